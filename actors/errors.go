@@ -1,0 +1,29 @@
+package actors
+
+import "errors"
+
+// What durable calls and clients answer; compare with errors.Is.
+var (
+	// ErrParked: the activation gave up its place and waits for a message, a timer or a retry. Return it.
+	ErrParked = errors.New("parked")
+	// ErrTimeout: what was awaited did not come in time.
+	ErrTimeout = errors.New("timed out")
+	// ErrMisuse: the author broke a rule of the API; the unit fails without retry and the message names the step.
+	ErrMisuse = errors.New("misuse")
+	// ErrCancelled: someone cancelled the task.
+	ErrCancelled = errors.New("cancelled")
+	// ErrLeaseLost: another owner has the unit; nothing this activation writes is accepted any more.
+	ErrLeaseLost = errors.New("lease lost")
+	// ErrDraining: the node stops and its grace period is over; the unit goes on elsewhere, free of charge.
+	ErrDraining = errors.New("draining")
+	// ErrConflict: the id is taken by other work (another type or payload).
+	ErrConflict = errors.New("id taken by other work")
+	// ErrNoTask: nothing is known under this id.
+	ErrNoTask = errors.New("no such task")
+	// ErrNotEnded: the task has not ended within the caller's context.
+	ErrNotEnded = errors.New("not ended")
+	// ErrTooLarge: a payload or a result is over its cap; nothing was written.
+	ErrTooLarge = errors.New("too large")
+	// ErrBacklogFull: the stream holds MaxLen entries that nobody has acknowledged.
+	ErrBacklogFull = errors.New("backlog full")
+)

@@ -1,0 +1,244 @@
+package actors
+
+import (
+	"context"
+	"time"
+
+	"github.com/weir-run/weir/messages"
+)
+
+// Names says which group of which stream a client or a runtime belongs to.
+type Names = messages.Names
+
+// Fence is what every write of an activation needs: a number that grows with each Begin, the incarnation of the node and
+// the activation within it. A number alone would repeat after a server lost data; all three do not.
+type Fence struct {
+	Number      uint64
+	Incarnation string
+	Activation  uint64
+}
+
+// Ledger is a unit's charged and free attempts by class.
+type Ledger struct {
+	Failures      int64 `json:"failures"`
+	Crashes       int64 `json:"crashes"`
+	Timeouts      int64 `json:"timeouts"`
+	Deaths        int64 `json:"deaths"`
+	Blamed        int64 `json:"blamed"`
+	Interruptions int64 `json:"interruptions"` // free
+	Waits         int64 `json:"waits"`         // free
+}
+
+// Attempt is the number of the attempt that runs now: the charged ones so far, plus one.
+func (l Ledger) Attempt() int64 { return 1 + l.Failures + l.Crashes + l.Timeouts + l.Deaths }
+
+// BeginRequest asks to run a unit.
+type BeginRequest struct {
+	Task *messages.Task
+	// Entry is the entry in hand: it must be pending with Consumer.
+	Entry       messages.Ref
+	Deliveries  int64
+	Wake        uint64
+	Consumer    string
+	Incarnation string
+	Activation  uint64
+	// Crash is the text of the panic that ended this node's activation before; it is charged to crashes, once.
+	Crash string
+	// MaxDeliveries is how often an entry may be handed out without ever being begun; see Condemned.
+	MaxDeliveries int64
+}
+
+// Answer is what a store says to Begin.
+type Answer int
+
+const (
+	// Run: the fence is ours, run it.
+	Run Answer = iota + 1
+	// AlreadyDone: the unit has ended; acknowledge, run nothing.
+	AlreadyDone
+	// Elsewhere: the unit is RETRYING, WAITING or SCHEDULED and this entry is not what continues it; acknowledge.
+	Elsewhere
+	// Queued: another live node owns the task. The entry waits with the task now and is acknowledged already.
+	Queued
+	// CancelledBefore: the task was cancelled; acknowledge.
+	CancelledBefore
+	// Conflict: the same identity was used for other work; a dead letter, the unit's record stays.
+	Conflict
+	// NotOurs: the entry is not pending with us any more, or our node's liveness key is gone. Drop it.
+	NotOurs
+	// Later: the unit is on trial's waiting list; ask again after Wait. It stays in the window.
+	Later
+	// Condemned: Reason and Detail say why it must not run. The fence is ours: commit Rejected with them.
+	Condemned
+)
+
+// Begun is the answer to Begin.
+type Begun struct {
+	Answer  Answer
+	Fence   Fence
+	Ledger  Ledger
+	Created time.Time // first Begin, by Redis's clock
+	// Steps says that checkpoints exist: load them before the handler asks.
+	Steps bool
+	// Trial says that the unit runs on trial: alone among the suspects of its node.
+	Trial bool
+	// Wait is for Later.
+	Wait   time.Duration
+	Reason messages.Reason
+	Detail string
+}
+
+// Checkpoint stores one step of a running unit.
+type Checkpoint struct {
+	TaskID, Unit string
+	Fence        Fence
+	Step         messages.Step
+}
+
+// Commit ends an activation.
+type Commit struct {
+	TaskID, Unit, Type string
+	Fence              Fence
+	Entry              messages.Ref
+	Outcome            messages.Outcome
+	// Charge is the class a Retry or a Rejected is booked to; CHARGE_WAIT and CHARGE_INTERRUPTION are free.
+	Charge      messages.Charge
+	ContentType string
+	Result      []byte
+	// Error is the text of a Retry or a rejection.
+	Error string
+	// After is when a Retry is due, from now.
+	After time.Duration
+	// Reason and Detail make a FAILED unit's dead letter; they go with Rejected.
+	Reason messages.Reason
+	Detail string
+	// TTL is how long the record of an ended unit is kept.
+	TTL time.Duration
+	// DeadTTL is how long its dead letter is kept.
+	DeadTTL time.Duration
+	// Index adds a SUCCEEDED unit to the index by state; the others always are.
+	Index bool
+}
+
+// StateStore keeps what tasks have done: the hot path. Adapters: redisstate, memstate. Every write is one atomic
+// script and may be repeated after a lost reply. Methods may be called from any number of goroutines; those of running
+// agents share pipelines.
+type StateStore interface {
+	// Bind names the group this store serves; no I/O. It refuses names that cannot be keys, and other names than before.
+	Bind(names Names) error
+	// Begin takes the fence of a unit, or says why not. Repeated by the same activation it gives the same answer and
+	// charges nothing. An error means that the answer is unknown: repeat it.
+	Begin(ctx context.Context, req BeginRequest) (Begun, error)
+	// Steps loads the unit's checkpoints. A damaged one is an error that wraps messages.ErrStep.
+	Steps(ctx context.Context, taskID, unit string) ([]messages.Step, error)
+	// Checkpoint stores a step. ErrLeaseLost: the fence is old and nothing was written.
+	Checkpoint(ctx context.Context, cp Checkpoint) error
+	// Commit writes outcome, result and state in one script, with the dead letter of a FAILED unit and the due time of
+	// a RETRYING one (whose fields it copies, so that the entry may be acknowledged). Repeated, it succeeds again.
+	// ErrLeaseLost: the fence is old and nothing was written.
+	Commit(ctx context.Context, c Commit) error
+	// Flush waits until what was handed over has been sent, and stops the store's goroutines. Idempotent.
+	Close() error
+}
+
+// Submission is a task on its way into the stream.
+type Submission struct {
+	// ID is the task id; never empty here.
+	ID string
+	// Unit is the entry's own `step`, usually empty.
+	Unit string
+	// Work is messages.WorkHash of type and payload.
+	Work string
+	// Fields are the entry's fields in order.
+	Fields []messages.Pair
+	// MaxLen refuses the submission when the stream already has that many entries; 0 for no limit.
+	MaxLen int64
+	// TTL is how long the marker that makes Submit idempotent lives.
+	TTL time.Duration
+}
+
+// Submitted is the answer for one Submission.
+type Submitted struct {
+	// EntryID is the id of the entry, also for a known one.
+	EntryID string
+	// Known says that the id was submitted before with the same work: nothing was added.
+	Known bool
+	// Err is ErrConflict, ErrBacklogFull or what the server said; nil otherwise.
+	Err error
+}
+
+// Chunk is one piece that a running step published.
+type Chunk struct {
+	// Offset resumes after this chunk.
+	Offset string
+	// Attempt of the unit that published it: a higher one than before means that the text starts again.
+	Attempt int
+	Step    string
+	Data    []byte
+	// End says that the task ended: the last chunk, without data.
+	End bool
+}
+
+// TaskRecord is all that is known of a task.
+type TaskRecord struct {
+	ID    string       `json:"id"`
+	Owner string       `json:"owner,omitempty"`
+	Fence uint64       `json:"fence"`
+	Units []UnitRecord `json:"units"`
+	Log   []LogLine    `json:"timeline,omitempty"`
+	// Queued is how many of its entries wait for its owner.
+	Queued int64 `json:"queued,omitempty"`
+	// TTL until it is forgotten; 0 while it has not ended.
+	TTL time.Duration `json:"ttl,omitempty"`
+	// EntryID of the submission; empty when only a producer's XADD made it.
+	EntryID string `json:"entry_id,omitempty"`
+}
+
+// UnitRecord is the record of one unit.
+type UnitRecord struct {
+	Unit        string          `json:"unit,omitempty"`
+	State       messages.State  `json:"-"`
+	Type        string          `json:"type"`
+	Ledger      Ledger          `json:"attempts"`
+	Created     time.Time       `json:"created,omitzero"`
+	Began       time.Time       `json:"began,omitzero"`
+	Updated     time.Time       `json:"updated,omitzero"`
+	ContentType string          `json:"content_type,omitempty"`
+	Result      []byte          `json:"-"`
+	Error       string          `json:"error,omitempty"`
+	Reason      messages.Reason `json:"-"`
+	Steps       []messages.Step `json:"-"`
+	// Due is when a RETRYING unit runs again.
+	Due time.Time `json:"due,omitzero"`
+}
+
+// LogLine is a line of a task's timeline.
+type LogLine struct {
+	At     time.Time `json:"at"`
+	What   string    `json:"what"`
+	Detail string    `json:"detail,omitempty"`
+}
+
+// StateDesk is what clients and operators need of the state: seldom called, never by a running agent's hot path.
+type StateDesk interface {
+	// Submit adds tasks to the public stream, in order and idempotently by id, in pipelines. The error is for the whole
+	// call; each submission has its own in its answer. After a lost reply repeat it: the marker is written after the
+	// entry in the same script.
+	Submit(ctx context.Context, tasks []Submission) ([]Submitted, error)
+	// Task reads all of a task. ErrNoTask when there is no record; one that was submitted and not yet begun has a
+	// single PENDING unit.
+	Task(ctx context.Context, id string) (*TaskRecord, error)
+	// Unit reads one unit without its steps: what Result polls. ErrNoTask as above.
+	Unit(ctx context.Context, id, unit string) (*UnitRecord, error)
+	// Publish appends a chunk that followers see; it is not fenced and is kept for an hour after the last one (at most
+	// the newest 10,000).
+	Publish(ctx context.Context, id string, c Chunk) error
+	// Follow reads chunks after the offset, waiting up to block for the first. Empty without error when none came.
+	Follow(ctx context.Context, id, after string, block time.Duration) ([]Chunk, error)
+}
+
+// State is a whole state adapter: redisstate and memstate are.
+type State interface {
+	StateStore
+	StateDesk
+}

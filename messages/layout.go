@@ -1,0 +1,54 @@
+package messages
+
+// The layout of a group's keys, version 1. Scripts of both Redis adapters write it; people read it with redis-cli.
+//
+// Task hash `…:task:<id>`, one a task id:
+//
+//	owner     incarnation that owns the task; absent when nobody does
+//	fence     number; grows with every Begin of any of its units
+//	queued    how many entries wait in `…:task:<id>:waiting`; absent for none
+//
+// and for each unit, with nothing before the name for the default unit and "<escaped unit>/" for another:
+//
+//	state     RUNNING, SUCCEEDED, … ; PENDING is written only by a release
+//	type      agent or agent/handler
+//	work      WorkHash of type and payload: the same identity with other work is a conflict
+//	run       "<incarnation>:<activation>" of the last Begin
+//	fence_at  the fence number of that Begin
+//	began     ms of the last Begin         updated  ms of the last change
+//	created   ms of the first Begin
+//	failures crashes timeouts deaths blamed interruptions waits   the ledger by class; absent for 0
+//	ran       ms the unit had run when its node died last
+//	wake      number that an inbox entry must carry to continue it
+//	ctype     content type of the result       result   the result
+//	error     text of the last failure         reason   Reason name of a FAILED unit
+//	step:<escaped name>   EncodeStep
+//
+// A value above LongValue bytes would turn the small hash into a table; it lives under the same field name in
+// `…:task:<id>:long`, and the small hash does not have the field.
+//
+// Beside it: `…:body` (hash: escaped unit → PackFields of the entry, written when the payload leaves the PEL or
+// outlives its first beat), `…:waiting` (list of PackFields), `…:log` (list: "<ms> <what> <detail>", what left the
+// straight path), `…:live` (stream of published chunks). All share the task's time to live.
+//
+// Inbox entries carry the producer's fields plus control fields that start with ControlPrefix. They are believed in
+// the inbox only; on the public stream they are ordinary producer fields.
+const (
+	// LongValue is the longest value, in bytes, that stays in the task's small hash: Redis's
+	// hash-max-listpack-value default, measured at 208 against 571 bytes a task.
+	LongValue = 64
+
+	// ControlPrefix starts every field that Weir adds to an inbox entry.
+	ControlPrefix = "weir."
+	// ControlID is the task id that the entry got when it was first read.
+	ControlID = ControlPrefix + "id"
+	// ControlOrigin is the id of the producer's entry.
+	ControlOrigin = ControlPrefix + "origin"
+	// ControlWake is the wake number under which the entry continues its unit.
+	ControlWake = ControlPrefix + "wake"
+
+	// MaxTaskID is the longest task id in bytes.
+	MaxTaskID = 1024
+	// MaxFields is the largest number of fields an entry may have: more does not fit a script's argument list twice.
+	MaxFields = 1000
+)

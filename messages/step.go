@@ -1,0 +1,81 @@
+package messages
+
+import (
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+)
+
+// StepStatus is what is known of a step.
+type StepStatus string
+
+const (
+	// StepDone means the value is the step's result.
+	StepDone StepStatus = "done"
+	// StepIntent means the effect was about to begin: after a crash its outcome is unknown.
+	StepIntent StepStatus = "intent"
+	// StepRetrying means it failed and will be tried again; Error says why.
+	StepRetrying StepStatus = "retrying"
+	// StepSpent means its retries are used up; Error says why.
+	StepSpent StepStatus = "spent"
+)
+
+// Step is the checkpoint of one step. Its identity is the unit and the name, never the position.
+type Step struct {
+	Name        string
+	Status      StepStatus
+	Attempts    int    // tries so far
+	BeganMS     int64  // Unix ms of the last try's begin, by the node's clock
+	EndedMS     int64  // Unix ms of its end; 0 while it runs
+	ContentType string // of Value
+	Value       []byte // the result
+	Error       string // the last failure
+}
+
+// ErrStep means that a checkpoint cannot be read.
+var ErrStep = errors.New("damaged checkpoint")
+
+// EncodeStep writes a checkpoint without its name: a header line that a person can read, then the error text, then the
+// value's bytes. The header is status, attempts, began, ended, length of the error, length of the value, content type:
+//
+//	done 1 1764000000000 1764000000042 0 17 application/json
+func EncodeStep(s Step) []byte {
+	b := fmt.Appendf(nil, "%s %d %d %d %d %d %s\n",
+		s.Status, s.Attempts, s.BeganMS, s.EndedMS, len(s.Error), len(s.Value), s.ContentType)
+	b = append(b, s.Error...)
+	return append(b, s.Value...)
+}
+
+// DecodeStep undoes EncodeStep; what it cannot read, or what was cut short, is ErrStep: such a checkpoint sets its own
+// task aside and nothing else.
+func DecodeStep(name string, b []byte) (Step, error) {
+	head, rest, ok := strings.Cut(string(b), "\n")
+	f := strings.SplitN(head, " ", 7)
+	if !ok || len(f) != 7 {
+		return Step{}, fmt.Errorf("step %q: header %.40q: %w", name, head, ErrStep)
+	}
+	s := Step{Name: name, Status: StepStatus(f[0]), ContentType: f[6]}
+	switch s.Status {
+	case StepDone, StepIntent, StepRetrying, StepSpent:
+	default:
+		return Step{}, fmt.Errorf("step %q: status %.20q: %w", name, f[0], ErrStep)
+	}
+	var n [5]int64
+	for i := range n {
+		v, err := strconv.ParseInt(f[i+1], 10, 64)
+		if err != nil || v < 0 {
+			return Step{}, fmt.Errorf("step %q: header %.60q: %w", name, head, ErrStep)
+		}
+		n[i] = v
+	}
+	s.Attempts, s.BeganMS, s.EndedMS = int(n[0]), n[1], n[2]
+	if size := int64(len(rest)); n[3] > size || n[4] != size-n[3] {
+		return Step{}, fmt.Errorf("step %q: %d bytes where %d were written: %w", name, size, n[3]+n[4], ErrStep)
+	}
+	s.Error = rest[:n[3]]
+	if v := rest[n[3]:]; v != "" {
+		s.Value = []byte(v)
+	}
+	return s, nil
+}

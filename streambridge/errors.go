@@ -1,0 +1,16 @@
+package streambridge
+
+import "errors"
+
+var (
+	// ErrConsumerTaken means that a live process already has this consumer name in the group.
+	ErrConsumerTaken = errors.New("the consumer name is taken by a live process")
+	// ErrGroupLost means that the stream or its group had vanished and was made again. Entries and state may be gone.
+	ErrGroupLost = errors.New("the consumer group had vanished and was made again")
+	// ErrUsurped means that another incarnation took over this consumer name.
+	ErrUsurped = errors.New("another process took over the consumer name")
+	// ErrNoLetter means that there is no dead letter of that id.
+	ErrNoLetter = errors.New("no such dead letter")
+	// ErrNotOpen means that a method was called before Open.
+	ErrNotOpen = errors.New("the stream is not open")
+)
