@@ -1,0 +1,218 @@
+package messages_test
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	"google.golang.org/protobuf/proto"
+	"pgregory.net/rapid"
+
+	"github.com/weir-run/weir/messages"
+)
+
+func allBytes() string {
+	b := make([]byte, 256)
+	for i := range b {
+		b[i] = byte(i)
+	}
+	return string(b)
+}
+
+func pairs(kv ...string) []messages.Pair {
+	var out []messages.Pair
+	for i := 0; i < len(kv); i += 2 {
+		out = append(out, messages.Pair{Name: kv[i], Value: kv[i+1]})
+	}
+	return out
+}
+
+func TestDecodeKeepsEveryByteOfThePayload(t *testing.T) {
+	task, wake, err := messages.Decode(pairs("task_id", "a", "type", "echo", "payload", allBytes()), messages.Ref{ID: "1-1"}, messages.DecodeOptions{})
+	require.NoError(t, err)
+	require.Equal(t, []byte(allBytes()), task.GetPayload())
+	require.Equal(t, "1-1", task.GetOrigin())
+	require.Zero(t, wake)
+}
+
+func TestIdentity(t *testing.T) {
+	ref := messages.Ref{Stream: "s", ID: "7-0"}
+	for _, tc := range []struct {
+		name   string
+		fields []messages.Pair
+		opts   messages.DecodeOptions
+		want   string
+	}{
+		{"task_id first", pairs("task_id", "t", "event_id", "e", "type", "x"), messages.DecodeOptions{}, "t"},
+		{"then event_id", pairs("event_id", "e", "type", "x"), messages.DecodeOptions{}, "e"},
+		{"then the entry", pairs("type", "x"), messages.DecodeOptions{}, "7-0"},
+		{"or its content", pairs("type", "x", "payload", "p"), messages.DecodeOptions{HashIdentity: true}, "h-" + messages.WorkHash("x\x00", []byte("p"))},
+		{"in the inbox what it was read as", pairs("weir.id", "7-9", "type", "x"), messages.DecodeOptions{Inbox: true}, "7-9"},
+		{"control fields are a producer's own on the public stream", pairs("weir.id", "7-9", "type", "x"), messages.DecodeOptions{}, "7-0"},
+		{"the first of two counts", pairs("task_id", "a", "task_id", "b", "type", "x"), messages.DecodeOptions{}, "a"},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			task, _, err := messages.Decode(tc.fields, ref, tc.opts)
+			require.NoError(t, err)
+			require.Equal(t, tc.want, task.GetTaskId())
+		})
+	}
+}
+
+func TestWhatCannotBeDecoded(t *testing.T) {
+	many := make([]messages.Pair, messages.MaxFields+1)
+	for _, tc := range []struct {
+		name   string
+		fields []messages.Pair
+		reason messages.Reason
+		says   string
+	}{
+		{"nothing usable", pairs("hello", "world"), messages.Reason_REASON_UNDECODABLE, "no usable field"},
+		{"no type", pairs("task_id", "a"), messages.Reason_REASON_UNDECODABLE, "type is missing"},
+		{"no agent", pairs("type", "/x"), messages.Reason_REASON_UNDECODABLE, "names no agent"},
+		{"key not UTF-8", pairs("\xff", "x", "type", "x"), messages.Reason_REASON_UNDECODABLE, "not UTF-8"},
+		{"id not UTF-8", pairs("task_id", "\xff", "type", "x"), messages.Reason_REASON_UNDECODABLE, "task_id is not UTF-8"},
+		{"id too long", pairs("task_id", strings.Repeat("x", 1025), "type", "x"), messages.Reason_REASON_UNDECODABLE, "1025 bytes"},
+		{"attempt", pairs("attempt", "many", "type", "x"), messages.Reason_REASON_UNDECODABLE, "not a number"},
+		{"created_at", pairs("created_at", "-1", "type", "x"), messages.Reason_REASON_UNDECODABLE, "not a number"},
+		{"content type", pairs("content_type", "not one", "type", "x"), messages.Reason_REASON_UNDECODABLE, "media type"},
+		{"payload", pairs("type", "x", "payload", strings.Repeat("x", 11), "task_id", "a"), messages.Reason_REASON_TOO_LARGE, "11 bytes, at most 10"},
+		{"own fields", pairs("type", "x", "mine", strings.Repeat("x", 17<<10)), messages.Reason_REASON_TOO_LARGE, "own fields"},
+		{"too many", many, messages.Reason_REASON_UNDECODABLE, "1001 fields"},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			_, _, err := messages.Decode(tc.fields, messages.Ref{ID: "1-0"}, messages.DecodeOptions{MaxPayload: 10})
+			var d *messages.DecodeError
+			require.ErrorAs(t, err, &d)
+			require.Equal(t, tc.reason, d.Reason)
+			require.ErrorContains(t, err, tc.says)
+		})
+	}
+	_, _, err := messages.Decode(pairs("payload", strings.Repeat("x", 11), "task_id", "a", "type", "x"), messages.Ref{}, messages.DecodeOptions{MaxPayload: 10})
+	var d *messages.DecodeError
+	require.ErrorAs(t, err, &d)
+	require.Equal(t, "a", d.TaskID, "the identity is found behind a payload that is too large")
+}
+
+func TestRenamedFields(t *testing.T) {
+	names := messages.FieldNames{TaskID: "job", Type: "kind", Payload: "data"}
+	require.NoError(t, names.WithDefaults().Validate())
+	want := &messages.Task{TaskId: "a", Type: "x", Payload: []byte("p"), Origin: "1-0"}
+	task, _, err := messages.Decode(messages.Encode(want, names), messages.Ref{ID: "1-0"}, messages.DecodeOptions{Names: names})
+	require.NoError(t, err)
+	require.True(t, proto.Equal(want, task))
+	names.Type = "job"
+	require.EqualError(t, names.WithDefaults().Validate(), `Names.Fields.TaskID and Names.Fields.Type are both "job"`)
+}
+
+func TestEncodeDecodeAgree(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		text := rapid.StringN(0, 20, 100)
+		want := &messages.Task{
+			TaskId: rapid.StringN(1, 20, 100).Draw(t, "id"), Type: "a" + text.Draw(t, "type"), Unit: text.Draw(t, "unit"),
+			Payload: rapid.SliceOf(rapid.Byte()).Draw(t, "payload"), Attempt: rapid.Int64Min(0).Draw(t, "attempt"),
+			CreatedAtMs: rapid.Int64Min(0).Draw(t, "created"), EventId: text.Draw(t, "event"), Source: text.Draw(t, "source"),
+			Traceparent: text.Draw(t, "trace"), Origin: "1-0",
+			Fields: []*messages.Field{{Name: []byte("own"), Value: rapid.SliceOf(rapid.Byte()).Draw(t, "own")}},
+		}
+		task, _, err := messages.Decode(messages.Encode(want, messages.FieldNames{}), messages.Ref{ID: "1-0"}, messages.DecodeOptions{})
+		require.NoError(t, err)
+		require.True(t, proto.Equal(want, task), "%v\n%v", want, task)
+	})
+}
+
+func FuzzDecode(f *testing.F) {
+	f.Add("task_id", "a", "type", "x", "payload", allBytes(), true)
+	f.Add("weir.id", "a", "weir.wake", "12", "type", "x/y", true)
+	f.Add("\xff", "", "created_at", "9223372036854775808", "content_type", ";;", false)
+	f.Fuzz(func(t *testing.T, a, b, c, d, e, g string, inbox bool) {
+		task, _, err := messages.Decode(pairs(a, b, c, d, e, g), messages.Ref{ID: "1-0"}, messages.DecodeOptions{Inbox: inbox, MaxPayload: 64})
+		if err != nil {
+			var de *messages.DecodeError
+			require.ErrorAs(t, err, &de)
+			require.NotEmpty(t, de.Detail)
+			return
+		}
+		require.NotEmpty(t, task.GetTaskId())
+		require.NotEmpty(t, task.GetType())
+		_, err = proto.Marshal(task)
+		require.NoError(t, err, "a decoded task can be sent")
+		_, err = messages.NewKeys(messages.Names{}.WithDefaults())
+		require.NoError(t, err)
+	})
+}
+
+func FuzzFields(f *testing.F) {
+	f.Add("a", "b", "1:a,1:b,")
+	f.Add("", allBytes(), "0:,0:,")
+	f.Add("x", "y", "01:a,1:b,")
+	f.Fuzz(func(t *testing.T, name, value, packed string) {
+		in := []messages.Pair{{Name: name, Value: value}, {Name: name, Value: name}}
+		out, err := messages.UnpackFields(messages.PackFields(in))
+		require.NoError(t, err)
+		require.Equal(t, in, out)
+		if got, err := messages.UnpackFields(packed); err == nil {
+			require.Equal(t, packed, messages.PackFields(got), "one text, one meaning")
+		} else {
+			require.ErrorIs(t, err, messages.ErrPacked)
+		}
+	})
+}
+
+func FuzzStep(f *testing.F) {
+	f.Add("done", 1, int64(5), int64(6), "application/json", []byte("{}"), "", []byte("done 1 5 6 0 2 x\n{}"))
+	f.Fuzz(func(t *testing.T, status string, n int, began, ended int64, ct string, value []byte, text string, raw []byte) {
+		if s, err := messages.DecodeStep("x", raw); err == nil {
+			again, err := messages.DecodeStep("x", messages.EncodeStep(s))
+			require.NoError(t, err)
+			require.Equal(t, s, again)
+		} else {
+			require.ErrorIs(t, err, messages.ErrStep)
+		}
+		if n < 0 || began < 0 || ended < 0 || strings.Contains(ct, "\n") {
+			return
+		}
+		in := messages.Step{Name: "x", Status: messages.StepDone, Attempts: n, BeganMS: began, EndedMS: ended, ContentType: ct, Value: value, Error: text}
+		if len(value) == 0 {
+			in.Value = nil
+		}
+		b := messages.EncodeStep(in)
+		out, err := messages.DecodeStep("x", b)
+		require.NoError(t, err)
+		require.Equal(t, in, out)
+		for cut := range b {
+			_, err := messages.DecodeStep("x", b[:cut])
+			require.ErrorIs(t, err, messages.ErrStep, "a truncated checkpoint is seen")
+		}
+	})
+}
+
+func TestKeys(t *testing.T) {
+	for _, tc := range []struct{ stream, group, id, want string }{
+		{"agent:tasks", "agent-workers", "t1", "{agent:tasks}:agent-workers:task:t1"},
+		{"{agent}:tasks", "w", "a{b}c", "{agent}:tasks:w:task:a%7Bb%7Dc"},
+		{"s", "g:{1}", "%:", "{s}:g%3A%7B1%7D:task:%25%3A"},
+		{"s", "g", "{}", "{s}:g:task:%7B%7D"},
+	} {
+		k, err := messages.NewKeys(messages.Names{Stream: tc.stream, Group: tc.group})
+		require.NoError(t, err)
+		require.Equal(t, tc.want, k.Task(tc.id))
+	}
+	for _, bad := range []string{"a{b", "a}b", "{}", "a{}b", "{a}{b}", "}{", "{a{b}}"} {
+		require.Error(t, messages.Names{Stream: bad, Group: "g"}.WithDefaults().Validate(), bad)
+	}
+}
+
+func TestEscapedPartsNeverMeet(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		part := rapid.StringOf(rapid.RuneFrom([]rune("a:%{}5B3A")))
+		a, b := part.Draw(t, "a"), part.Draw(t, "b")
+		require.Equal(t, a, messages.Unescape(messages.Escape(a)))
+		require.NotContains(t, messages.Escape(a), ":")
+		if a != b {
+			require.NotEqual(t, messages.Escape(a), messages.Escape(b))
+		}
+	})
+	require.NotEqual(t, messages.EffectKey("a:b", "", "c"), messages.EffectKey("a", "", "b:c"))
+	require.NotEqual(t, messages.EffectKey("a", "b", "c"), messages.EffectKey("a", "", "b:c"))
+}
