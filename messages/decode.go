@@ -116,6 +116,9 @@ func (d *decoder) identifyForLetter(fields []Pair) {
 }
 
 func (d *decoder) control(f Pair) error {
+	if len(f.Value) > MaxTaskID || !utf8.ValidString(f.Value) {
+		return d.fail(Reason_REASON_UNDECODABLE, "control field %.40q is too long or not UTF-8", f.Name)
+	}
 	switch f.Name {
 	case ControlID:
 		d.id = f.Value
