@@ -1,0 +1,89 @@
+package statetest
+
+import (
+	"testing"
+	"time"
+
+	"github.com/weir-run/weir/actors"
+	"github.com/weir-run/weir/messages"
+)
+
+// Fixture is one fresh, empty group and a State bound to it. The maker closes the State by t.Cleanup.
+type Fixture struct {
+	// State is bound to Names; nothing was called on it yet.
+	State actors.State
+	// Other is another State on the same group, as another process would have it; it may be State itself where the
+	// adapter has no connection of its own.
+	Other actors.State
+	// Names are fresh for each Fixture, with the default field names.
+	Names actors.Names
+	// World is the group around the State.
+	World World
+}
+
+// World stands for the stream adapter, the heartbeat, the clock of the nodes and the operator: it touches the group
+// around a State directly. Its methods fail the test when they cannot do what they say.
+//
+// Names inside the world are those of the key layout (messages.Keys, messages/layout.go): a store in memory answers
+// with the same members and control fields as the one in Redis.
+type World interface {
+	// Deliver appends an entry to the public stream (or the inbox) and hands it to consumer, with whom it is pending
+	// then, delivered once.
+	Deliver(t testing.TB, inbox bool, consumer string, fields []messages.Pair) messages.Ref
+	// Claim makes a pending entry pending with another consumer, as a reaper does.
+	Claim(t testing.TB, ref messages.Ref, consumer string)
+	// TakeInbox hands every undelivered entry of the inbox to consumer, oldest first, and returns them with their fields.
+	TakeInbox(t testing.TB, consumer string) []Delivery
+	// Ack acknowledges an entry.
+	Ack(t testing.TB, ref messages.Ref)
+	// Pending says whether the entry is delivered and not acknowledged.
+	Pending(t testing.TB, ref messages.Ref) bool
+	// Trim removes the entry's body, as a foreign XADD MAXLEN does; it stays pending.
+	Trim(t testing.TB, ref messages.Ref)
+	// Save copies the entry's fields beside its task, as its first heartbeat does.
+	Save(t testing.TB, ref messages.Ref, taskID, unit string)
+	// Public lists what the public stream holds, oldest first.
+	Public(t testing.TB) []Delivery
+
+	// Live sets an incarnation's liveness key for a minute; false removes it: the node is gone.
+	Live(t testing.TB, incarnation string, live bool)
+	// Tick writes the last tick of an incarnation into what outlives it.
+	Tick(t testing.TB, incarnation string, at time.Time)
+	// Calm makes every owner count as alive until then (the zero time ends it).
+	Calm(t testing.TB, until time.Time)
+	// EndTrial lets the time of the trial that runs on an incarnation be over.
+	EndTrial(t testing.TB, incarnation string)
+	// Now is the store's clock.
+	Now(t testing.TB) time.Time
+	// Wipe empties the group and the stream, as FLUSHALL does.
+	Wipe(t testing.TB)
+
+	// Due lists what happens at a time: "r:<escaped id>:<escaped unit>" for a retry, "q:<escaped id>" for the check of a
+	// waiting list.
+	Due(t testing.TB) map[string]time.Time
+	// Promote moves a RETRYING unit's copied entry to the inbox with its control fields, whether it is due or not, as the
+	// tick does: the unit stays RETRYING.
+	Promote(t testing.TB, taskID, unit string)
+	// Dead lists the dead letters, oldest first.
+	Dead(t testing.TB) []*messages.DeadLetter
+	// Index lists the members of the index of a state and type: "<escaped id>:<escaped unit>".
+	Index(t testing.TB, state messages.State, agentType string) []string
+	// Count reads a running total: succeeded, failed, cancelled, dead.
+	Count(t testing.TB, name string) int64
+}
+
+// Delivery is an entry with its fields.
+type Delivery struct {
+	Ref    messages.Ref
+	Fields []messages.Pair
+}
+
+// Field returns the value of the first field called name, "" when there is none.
+func (d Delivery) Field(name string) string {
+	for _, f := range d.Fields {
+		if f.Name == name {
+			return f.Value
+		}
+	}
+	return ""
+}
