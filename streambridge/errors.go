@@ -14,3 +14,14 @@ var (
 	// ErrNotOpen means that a method was called before Open.
 	ErrNotOpen = errors.New("the stream is not open")
 )
+
+var (
+	// ErrNotStarted means that the bridge was not started, or has been stopped.
+	ErrNotStarted = errors.New("the bridge is not started")
+	// ErrStarted means that a bridge was started a second time: make a new one.
+	ErrStarted = errors.New("the bridge was started already")
+	// ErrDraining means that the node reads no new entries because it is about to leave.
+	ErrDraining = errors.New("the bridge drains")
+	// ErrBroken means that the bridge gave up because its own state cannot be trusted any more.
+	ErrBroken = errors.New("the bridge is broken")
+)
