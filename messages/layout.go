@@ -7,6 +7,8 @@ package messages
 //	owner     incarnation that owns the task; absent when nobody does
 //	fence     number; grows with every Begin of any of its units
 //	queued    how many entries wait in `…:task:<id>:waiting`; absent for none
+//	open      how many units have begun and not ended; absent for one, or for none when the task expires
+//	beside    1 when something stands, or once stood, in `…:long` or `…:log`
 //
 // and for each unit, with nothing before the name for the default unit and "<escaped unit>/" for another:
 //
@@ -22,6 +24,7 @@ package messages
 //	wake      number that an inbox entry must carry to continue it
 //	ctype     content type of the result       result   the result
 //	error     text of the last failure         reason   Reason name of a FAILED unit
+//	steps     1 once the unit has a checkpoint
 //	step:<escaped name>   EncodeStep
 //
 // A value above LongValue bytes would turn the small hash into a table; it lives under the same field name in
@@ -29,7 +32,8 @@ package messages
 //
 // Beside it: `…:body` (hash: escaped unit → PackFields of the entry, written when the payload leaves the PEL or
 // outlives its first beat), `…:waiting` (list of PackFields), `…:log` (list: "<ms> <what> <detail>", what left the
-// straight path), `…:live` (stream of published chunks). All share the task's time to live.
+// straight path), `…:live` (stream of published chunks, kept for an hour after the last). All but the last share the
+// task's time to live.
 //
 // Inbox entries carry the producer's fields plus control fields that start with ControlPrefix. They are believed in
 // the inbox only; on the public stream they are ordinary producer fields.

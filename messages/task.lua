@@ -36,6 +36,7 @@ local function put(task, name, value)
   if #value > 64 then
     redis.call('HDEL', task, name)
     redis.call('HSET', task .. ':long', name, value)
+    redis.call('HSET', task, 'beside', '1')
   else
     redis.call('HSET', task, name, value)
   end
@@ -45,12 +46,37 @@ end
 local function note(task, ms, what, detail)
   redis.call('RPUSH', task .. ':log', string.format('%d %s %s', ms, what, detail or ''))
   redis.call('LTRIM', task .. ':log', -200, -1)
+  redis.call('HSET', task, 'beside', '1')
 end
 
 -- expire gives the task and all that stands beside it one time to live. ttl <= 0 keeps it (a task that has not ended).
+-- `…:live` has a time to live of its own.
 local function expire(task, ttl)
-  for _, k in ipairs({task, task .. ':long', task .. ':body', task .. ':waiting', task .. ':log', task .. ':live'}) do
+  for _, k in ipairs({task, task .. ':long', task .. ':body', task .. ':waiting', task .. ':log'}) do
     if ttl > 0 then redis.call('PEXPIRE', k, ttl) else redis.call('PERSIST', k) end
+  end
+end
+
+-- closed counts the end of a unit that was not final before; the task expires when none of its units is open any more.
+-- A script that ends a unit calls it instead of expire.
+local function closed(task, ttl)
+  local open = tonumber(redis.call('HGET', task, 'open') or 1) - 1
+  if open > 0 then
+    redis.call('HSET', task, 'open', open)
+    return
+  end
+  -- Kept for ever, the count must say that nothing is open; with a time to live its presence says so.
+  if ttl > 0 then redis.call('HDEL', task, 'open') else redis.call('HSET', task, 'open', 0) end
+  expire(task, ttl)
+end
+
+-- opened counts the begin of a unit that is new, or that had ended, in a task that has a record already.
+local function opened(task)
+  if redis.call('PTTL', task) >= 0 then
+    expire(task, 0)
+    redis.call('HDEL', task, 'open')
+  else
+    redis.call('HSET', task, 'open', tonumber(redis.call('HGET', task, 'open') or 1) + 1)
   end
 end
 
