@@ -83,17 +83,22 @@ type Stream interface {
 	// Bury sets entries aside as dead letters with their original fields and acknowledges them, in one script each.
 	// An entry that is not pending with us is left alone.
 	Bury(ctx context.Context, dead []Burial) error
-	// Move gives entries whose agent type this node lacks to the stream of that type, and acknowledges them.
-	Move(ctx context.Context, agentType string, refs []messages.Ref) error
-	// Release gives back the consumer's whole pending list so that others take it at once: idle past any lease, the delivery
-	// count back by one, the owner cleared, interruptions counted. Then the node leaves the group: its liveness key goes.
-	// It returns how many entries it gave back. Safe to repeat.
-	Release(ctx context.Context) (int, error)
+	// Move gives entries whose agent type this node lacks to the stream of that type, and acknowledges them, in one
+	// script each. An entry that is not pending with us is left alone, so repeating it is harmless.
+	Move(ctx context.Context, agentType string, entries []Held) error
+	// Release gives back the consumer's whole pending list so that others take it at once: idle past any lease, the
+	// delivery count back by one. held names the tasks behind it, as in Beat: those that we own are disowned, and a unit
+	// that is RUNNING under our incarnation becomes PENDING with one interruption more. Then the node leaves the group:
+	// its liveness key goes. It returns how many entries it gave back. Call it when no Read is under way. Safe to repeat.
+	//
+	// An adapter that has connections or goroutines of its own is also an io.Closer: close it after Release, or in its
+	// place where the server cannot be reached. Close gives nothing back and may be repeated.
+	Release(ctx context.Context, held []Held) (int, error)
 }
 
 // TickRequest is what the reaper can take this time.
 type TickRequest struct {
-	// Room is how many orphans the window has credit for.
+	// Room is how many entries the window has credit for: strays and orphans together stay within it.
 	Room int
 	// MaxDeliveries as in Config.
 	MaxDeliveries int64
@@ -107,7 +112,8 @@ type TickRequest struct {
 type Tick struct {
 	// Claimed entries were orphans and are ours now.
 	Claimed []Entry
-	// Strays are pending with us and idle longer than StrayAfter: the window adopts those it does not know.
+	// Strays are pending with us and idle longer than StrayAfter: the window adopts those it does not know. Their idle
+	// time starts again, their delivery count stays.
 	Strays []Entry
 	// Buried counts orphans that became dead letters here.
 	Buried []messages.Ref
@@ -132,7 +138,8 @@ type Tick struct {
 // Upkeep is what the reaper and the desk need of a stream.
 type Upkeep interface {
 	// Tick is one turn of the clock that every node runs once a second, also when idle: pulse, reap, promote, sweep, trim,
-	// removal of dead consumers with nothing pending.
+	// removal of dead consumers with nothing pending. It loses nothing when it fails half way: what was claimed and not
+	// reported is a stray later. ErrUsurped: another incarnation has our consumer name.
 	Tick(ctx context.Context, req TickRequest) (Tick, error)
 	// Status reads the group as operators see it.
 	Status(ctx context.Context) (Status, error)
