@@ -26,4 +26,6 @@ var (
 	ErrTooLarge = errors.New("too large")
 	// ErrBacklogFull: the stream holds MaxLen entries that nobody has acknowledged.
 	ErrBacklogFull = errors.New("backlog full")
+	// ErrInvalid: a task that can never be submitted as it is: its id, type, fields or payload break a rule that the message names.
+	ErrInvalid = errors.New("invalid task")
 )

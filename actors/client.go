@@ -1,0 +1,258 @@
+package actors
+
+import (
+	"cmp"
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	"github.com/weir-run/weir/messages"
+)
+
+// NewTask is work to submit.
+type NewTask struct {
+	// Type is "agent" or "agent/handler".
+	Type string
+	// ID names the work: submitted twice it is done once. At most 1,024 bytes of UTF-8. Empty: a random one.
+	ID string
+	// Step makes it a part of the task with an outcome of its own; usually empty.
+	Step string
+	// Payload is the handler's message: a protobuf message, a Go value that JSON keeps, or Raw. nil is an empty payload, for
+	// handlers that take None.
+	Payload any
+	// Fields go with the task and are seen by Context.Field; at most 16 KiB together. Of the standard field names,
+	// event_id, source, traceparent and attempt may be among them.
+	Fields []Field
+}
+
+// ClientOption is an argument of NewClient.
+type ClientOption func(*Client) error
+
+// MaxPayload is the largest payload in bytes that Submit takes. Default 1 MiB. It should be what the runtimes allow: they
+// set larger ones aside.
+func MaxPayload(n int) ClientOption {
+	return func(c *Client) error {
+		c.maxPayload = n
+		return positive("MaxPayload", int64(n))
+	}
+}
+
+// MaxBacklog refuses tasks with ErrBacklogFull while the stream holds that many entries that nobody has acknowledged.
+// Default 50,000; −1 for no limit.
+func MaxBacklog(n int64) ClientOption {
+	return func(c *Client) error {
+		c.maxLen = n
+		if n == -1 {
+			c.maxLen = 0
+			return nil
+		}
+		return positive("MaxBacklog", n)
+	}
+}
+
+// RememberIDs is how long a submitted id is remembered, so that submitting it again adds nothing. Default 7 days.
+func RememberIDs(d time.Duration) ClientOption {
+	return func(c *Client) error {
+		c.ttl = d
+		return positive("RememberIDs", int64(d))
+	}
+}
+
+func positive(name string, n int64) error {
+	if n <= 0 {
+		return fmt.Errorf("%s (%d) must be positive", name, n)
+	}
+	return nil
+}
+
+const (
+	defaultMaxPayload = 1 << 20
+	defaultMaxLen     = 50_000
+	defaultRemember   = 7 * 24 * time.Hour
+	maxFieldBytes     = 16 << 10
+)
+
+// Client submits tasks and reads what became of them. It may be used from any number of goroutines and has nothing to
+// close: the state is the caller's.
+type Client struct {
+	desk       StateDesk
+	names      Names
+	maxPayload int
+	maxLen     int64
+	ttl        time.Duration
+}
+
+// NewClient binds the state to the group that names names (empty ones have their defaults). No I/O.
+func NewClient(state State, names Names, opts ...ClientOption) (*Client, error) {
+	if state == nil {
+		return nil, errors.New("new client: the state is nil")
+	}
+	names = names.WithDefaults()
+	if err := names.Validate(); err != nil {
+		return nil, fmt.Errorf("new client: %w", err)
+	}
+	if err := state.Bind(names); err != nil {
+		return nil, fmt.Errorf("new client: %w", err)
+	}
+	c := &Client{desk: state, names: names, maxPayload: defaultMaxPayload, maxLen: defaultMaxLen, ttl: defaultRemember}
+	for _, o := range opts {
+		if err := o(c); err != nil {
+			return nil, fmt.Errorf("new client: %w", err)
+		}
+	}
+	return c, nil
+}
+
+// Submit adds a task to the stream. It is idempotent by id: the same work again is the same task (Task.Known), other work
+// under the id is ErrConflict. After an error without an answer, submit the same id again.
+//
+// ErrInvalid and ErrTooLarge: nothing was sent. ErrBacklogFull: try later.
+func (c *Client) Submit(ctx context.Context, t NewTask) (*Task, error) {
+	sub, err := c.submission(t, time.Now())
+	if err != nil {
+		return nil, fmt.Errorf("submit: %w", err)
+	}
+	got, err := c.desk.Submit(ctx, []Submission{sub})
+	if err != nil {
+		return nil, fmt.Errorf("submit task %q: %w", sub.ID, err)
+	}
+	return c.submitted(sub, got[0])
+}
+
+// submitBatch bounds what one call of the desk holds in memory.
+const submitBatch = 1000
+
+// SubmitAll adds tasks in order, in pipelines. All are checked before the first is sent. The result has a Task for
+// each, nil for those that were refused; the error joins the first ten refusals. When ctx ends, or the server cannot be
+// reached, the rest are nil as well: submit them again.
+func (c *Client) SubmitAll(ctx context.Context, tasks []NewTask) ([]*Task, error) {
+	subs := make([]Submission, len(tasks))
+	now := time.Now()
+	for i, t := range tasks {
+		var err error
+		if subs[i], err = c.submission(t, now); err != nil {
+			return nil, fmt.Errorf("submit task %d of %d: %w", i+1, len(tasks), err)
+		}
+	}
+	out := make([]*Task, len(tasks))
+	var refused []error
+	done := 0
+	for batch := range slices.Chunk(subs, submitBatch) {
+		got, err := c.desk.Submit(ctx, batch)
+		if err != nil {
+			return out, fmt.Errorf("submit %d tasks, %d of them sent: %w", len(tasks), done, err)
+		}
+		for i, g := range got {
+			if out[done+i], err = c.submitted(batch[i], g); err != nil {
+				refused = append(refused, err)
+			}
+		}
+		done += len(batch)
+	}
+	if len(refused) == 0 {
+		return out, nil
+	}
+	return out, fmt.Errorf("%d of %d tasks refused: %w", len(refused), len(tasks), errors.Join(refused[:min(len(refused), 10)]...))
+}
+
+func (c *Client) submitted(sub Submission, got Submitted) (*Task, error) {
+	if got.Err != nil {
+		return nil, fmt.Errorf("submit task %q: %w", sub.ID, got.Err)
+	}
+	return &Task{ID: sub.ID, Unit: sub.Unit, EntryID: got.EntryID, Known: got.Known, c: c}, nil
+}
+
+// submission checks a task and writes its entry's fields.
+func (c *Client) submission(t NewTask, now time.Time) (Submission, error) {
+	t.ID = cmp.Or(t.ID, rand.Text())
+	if err := checkTask(t); err != nil {
+		return Submission{}, err
+	}
+	var body stored
+	if t.Payload != nil {
+		var err error
+		if body, err = encode(t.Payload); err != nil {
+			return Submission{}, fmt.Errorf("task %.80q: payload: %w: %w", t.ID, ErrInvalid, err)
+		}
+	}
+	if len(body.data) > c.maxPayload {
+		return Submission{}, fmt.Errorf("task %.80q: %w", t.ID, tooLarge("the payload", len(body.data), c.maxPayload))
+	}
+	fields := make([]Field, 0, 6+len(t.Fields))
+	add := func(name, value string) { fields = append(fields, Field{Name: name, Value: value}) }
+	f := c.names.Fields
+	add(f.TaskID, t.ID)
+	add(f.Type, t.Type)
+	add(f.Payload, string(body.data))
+	if body.contentType != "" {
+		add(f.ContentType, body.contentType)
+	}
+	if t.Step != "" {
+		add(f.Step, t.Step)
+	}
+	add(f.CreatedAt, strconv.FormatInt(now.UnixMilli(), 10))
+	if err := checkFields(t, f); err != nil {
+		return Submission{}, err
+	}
+	return Submission{
+		ID: t.ID, Unit: t.Step, Work: messages.WorkHash(t.Type, body.data), Fields: append(fields, t.Fields...),
+		MaxLen: c.maxLen, TTL: c.ttl,
+	}, nil
+}
+
+func checkTask(t NewTask) error {
+	agent, handler, routed := strings.Cut(t.Type, "/")
+	var problem string
+	switch {
+	case len(t.ID) > messages.MaxTaskID:
+		problem = fmt.Sprintf("the id has %d bytes where %d are allowed", len(t.ID), messages.MaxTaskID)
+	case !utf8.ValidString(t.ID):
+		problem = "the id is not UTF-8"
+	case len(t.Step) > messages.MaxTaskID:
+		problem = fmt.Sprintf("the step has %d bytes where %d are allowed", len(t.Step), messages.MaxTaskID)
+	case !utf8.ValidString(t.Step):
+		problem = "the step is not UTF-8"
+	case routeName("Type", agent) != nil, routed && routeName("Type", handler) != nil:
+		problem = fmt.Sprintf("the type %.80q is not \"agent\" or \"agent/handler\"", t.Type)
+	default:
+		return nil
+	}
+	return fmt.Errorf("task %.80q: %s: %w", t.ID, problem, ErrInvalid)
+}
+
+// checkFields refuses producer fields that would be taken for something else, or do not fit.
+func checkFields(t NewTask, names messages.FieldNames) error {
+	taken := []string{names.TaskID, names.Type, names.Payload, names.ContentType, names.Step, names.CreatedAt}
+	size := 0
+	for _, f := range t.Fields {
+		size += len(f.Name) + len(f.Value)
+		var problem string
+		switch {
+		case f.Name == "" || !utf8.ValidString(f.Name):
+			problem = "needs a name in UTF-8"
+		case slices.Contains(taken, f.Name):
+			problem = "is written by Submit itself"
+		case strings.HasPrefix(f.Name, messages.ControlPrefix):
+			problem = "has a name that is Weir's own"
+		default:
+			continue
+		}
+		return fmt.Errorf("task %.80q: field %.80q %s: %w", t.ID, f.Name, problem, ErrInvalid)
+	}
+	if size > maxFieldBytes {
+		return fmt.Errorf("task %.80q: %w: %w", t.ID, ErrInvalid, tooLarge("the fields", size, maxFieldBytes))
+	}
+	if most := messages.MaxFields - 6; len(t.Fields) > most {
+		return fmt.Errorf("task %.80q: %d fields where %d are allowed: %w", t.ID, len(t.Fields), most, ErrInvalid)
+	}
+	return nil
+}
+
+// Task is a handle on a task by its id; no I/O.
+func (c *Client) Task(id string) *Task { return &Task{ID: id, c: c} }

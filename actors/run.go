@@ -1,0 +1,254 @@
+package actors
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"math/rand/v2"
+	"strings"
+	"time"
+
+	"github.com/weir-run/weir/messages"
+)
+
+// Job is one activation, as a runtime hands it to Activate. Authors never see it.
+type Job struct {
+	Agent Agent
+	// Handler is the part of the task's type after the slash; see Agents.Find.
+	Handler string
+	Task    *messages.Task
+	// Begun is the store's answer Run to Begin.
+	Begun Begun
+	// Store keeps the checkpoints.
+	Store StateStore
+	// Desk takes what steps publish; nil drops it.
+	Desk StateDesk
+	// MaxResult is the largest result of a step or a handler in bytes. 0 means 1 MiB.
+	MaxResult int
+	// Logger is what Context.Log writes to, and where misuse that would go unseen is warned of, at most once a minute an
+	// agent. nil is silent.
+	Logger *slog.Logger
+	// OnStep is told of each attempt of a step that really ran, on the handler's goroutine or a branch's; it must not
+	// block. nil is allowed.
+	OnStep func(StepEvent)
+	// OnStuck is told +1 when an attempt outlives its Timeout and -1 when it comes back after all. nil is allowed.
+	OnStuck func(delta int)
+	// Wait waits out the delays shorter than a second; nil waits on a timer. It returns early when ctx ends.
+	Wait func(ctx context.Context, d time.Duration)
+	// Jitter gives a number from 0 to 1; nil is random.
+	Jitter func() float64
+}
+
+const defaultMaxResult = 1 << 20
+
+// StepEvent is one attempt of a step that ran.
+type StepEvent struct {
+	TaskID, Unit, Type, Step string
+	Attempt                  int
+	Began                    time.Time
+	Took                     time.Duration
+	// Err is nil for an attempt that gave a result.
+	Err error
+}
+
+// Verdict is what an activation came to, with all that a commit needs.
+type Verdict struct {
+	// Outcome is OUTCOME_UNSPECIFIED when nothing may be written: another owner has the unit, and Err wraps ErrLeaseLost.
+	Outcome     messages.Outcome
+	Charge      messages.Charge
+	ContentType string
+	Result      []byte
+	// Error is Err's text, cut to 4 KiB.
+	Error  string
+	After  time.Duration
+	Reason messages.Reason
+	Detail string
+	// Err is what the handler returned, or what was latched before; nil for OUTCOME_COMPLETED.
+	Err error
+	// Misuses are what the author did wrong without the outcome telling, such as going on after ErrParked.
+	Misuses []string
+}
+
+// Commit fills in a commit of this verdict; the caller adds TTL, DeadTTL and Index.
+func (v Verdict) Commit(t *messages.Task, fence Fence, entry messages.Ref) Commit {
+	return Commit{
+		TaskID: t.GetTaskId(), Unit: t.GetUnit(), Type: t.GetType(), Fence: fence, Entry: entry,
+		Outcome: v.Outcome, Charge: v.Charge, ContentType: v.ContentType, Result: v.Result, Error: v.Error,
+		After: v.After, Reason: v.Reason, Detail: v.Detail,
+	}
+}
+
+// Activate calls the handler once, on the caller's goroutine, and turns what it did into a verdict under the agent's budget.
+// It writes checkpoints, never the outcome.
+//
+// ctx bounds the activation; its cause says why it ended: ErrLeaseLost, ErrCancelled, ErrDraining (as is any other cause).
+// A handler's panic leaves Activate as it is, or as a *Panic from a goroutine of Weir's; the caller charges it as a crash.
+// So does runtime.Goexit, which only the caller's deferred function can see.
+func Activate(ctx context.Context, job Job) Verdict {
+	if v, spent := Spent(job.Begun.Ledger, job.Agent.Budget()); spent {
+		return v
+	}
+	a := newActivation(ctx, job)
+	run, ok := job.Agent.routes[job.Handler]
+	if !ok {
+		return rejected(messages.Reason_REASON_UNKNOWN_HANDLER,
+			fmt.Errorf("the agent of %q has no handler %q", job.Task.GetType(), job.Handler))
+	}
+	if d := job.Agent.set.timeout; d > 0 {
+		var cancel context.CancelFunc
+		a.ctx, cancel = context.WithTimeoutCause(ctx, d, &timeoutError{"activation", d})
+		defer cancel()
+	}
+	c := &Context{act: a}
+	defer a.end()
+	out, err := run(c, stored{job.Task.GetContentType(), job.Task.GetPayload()})
+	v := a.verdict(c, out, err)
+	v.Misuses = a.misuses()
+	if len(v.Misuses) > 0 {
+		job.Agent.warn.warn(job.Logger, job.Task, v.Misuses)
+	}
+	age := time.Duration(0)
+	if !job.Begun.Created.IsZero() {
+		age = time.Since(job.Begun.Created)
+	}
+	return Decide(v, job.Begun.Ledger, job.Agent.Budget(), age, a.jitter())
+}
+
+// Crashed is the verdict on an activation that ended in a panic or by Goexit and is not restarted any more: a retry that is
+// charged as a crash. The caller settles it with Decide.
+func Crashed(text string) Verdict {
+	return Verdict{Outcome: messages.Outcome_OUTCOME_RETRY, Charge: messages.Charge_CHARGE_CRASH, Error: clip(text)}
+}
+
+// verdict judges a handler's return. What was latched wins over it.
+func (a *activation) verdict(c *Context, out stored, err error) Verdict {
+	if latched := a.latched(); latched != nil {
+		if err == nil {
+			a.note("the handler returned a result although it was told: %v", latched)
+		}
+		return a.stopped(latched)
+	}
+	if c.parked != nil {
+		if err == nil || !errors.Is(err, ErrParked) {
+			a.note("the handler returned %s although it is parked (%s): return the error", resultOr(err), c.parked.why)
+		}
+		return c.parked.verdict()
+	}
+	if cause := a.cause(); cause != nil && (err != nil || !errors.Is(cause, ErrDraining)) {
+		// A result that is ready when the node drains is kept; a lost or cancelled task's is not wanted.
+		return a.stopped(cause)
+	}
+	if err != nil {
+		return failed(a.classify(err))
+	}
+	if len(out.data) > a.maxResult() {
+		return rejected(messages.Reason_REASON_TOO_LARGE, tooLarge("the result", len(out.data), a.maxResult()))
+	}
+	return Verdict{Outcome: messages.Outcome_OUTCOME_COMPLETED, ContentType: out.contentType, Result: out.data}
+}
+
+func resultOr(err error) string {
+	if err == nil {
+		return "a result"
+	}
+	return "another error"
+}
+
+// stopped is the verdict on an activation that was ended from outside, or by misuse.
+func (a *activation) stopped(err error) Verdict {
+	v := Verdict{Error: clip(err.Error()), Err: err}
+	var late *timeoutError
+	switch {
+	case errors.Is(err, ErrLeaseLost):
+	case errors.Is(err, messages.ErrStep):
+		return rejected(messages.Reason_REASON_BAD_STATE, err)
+	case errors.Is(err, ErrMisuse):
+		return rejected(messages.Reason_REASON_MISUSE, err)
+	case errors.Is(err, ErrCancelled):
+		v.Outcome = messages.Outcome_OUTCOME_CANCELLED
+	case errors.As(err, &late):
+		v.Outcome, v.Charge = messages.Outcome_OUTCOME_RETRY, messages.Charge_CHARGE_TIMEOUT
+	default:
+		v.Outcome, v.Charge = messages.Outcome_OUTCOME_INTERRUPTED, messages.Charge_CHARGE_INTERRUPTION
+	}
+	return v
+}
+
+// failed turns a handler's error into a verdict: the error protocol. The strongest word in the chain wins.
+func failed(err error) Verdict {
+	var (
+		payload  *payloadError
+		reject   *rejectError
+		step     *StepError
+		limit    *limitError
+		retry    *retryError
+		late     *timeoutError
+		verdict  = Verdict{Outcome: messages.Outcome_OUTCOME_RETRY, Charge: messages.Charge_CHARGE_FAILURE, Error: clip(err.Error()), Err: err}
+		rejectAs = func(r messages.Reason) Verdict { return rejected(r, err) }
+	)
+	switch {
+	case errors.As(err, &payload):
+		return rejectAs(messages.Reason_REASON_BAD_PAYLOAD)
+	case errors.Is(err, ErrMisuse):
+		return rejectAs(messages.Reason_REASON_MISUSE)
+	case errors.As(err, &step):
+		return rejectAs(step.class.reason())
+	case errors.As(err, &reject):
+		return rejectAs(messages.Reason_REASON_REJECTED)
+	case errors.Is(err, ErrTooLarge):
+		return rejectAs(messages.Reason_REASON_TOO_LARGE)
+	case errors.As(err, &limit):
+		verdict.Charge, verdict.After = messages.Charge_CHARGE_WAIT, limit.after
+	case errors.As(err, &retry):
+		verdict.After = retry.after
+	case errors.As(err, &late):
+		verdict.Charge = messages.Charge_CHARGE_TIMEOUT
+	}
+	return verdict
+}
+
+func rejected(reason messages.Reason, err error) Verdict {
+	text := clip(err.Error())
+	return Verdict{
+		Outcome: messages.Outcome_OUTCOME_REJECTED, Charge: messages.Charge_CHARGE_FAILURE,
+		Error: text, Reason: reason, Detail: text, Err: err,
+	}
+}
+
+func tooLarge(what string, size, most int) error {
+	return fmt.Errorf("%s has %d bytes where %d are allowed: %w", what, size, most, ErrTooLarge)
+}
+
+const maxErrorText = 4096
+
+// clip makes an error's text fit to be stored: valid UTF-8 of at most 4 KiB.
+func clip(s string) string {
+	if len(s) > maxErrorText {
+		s = s[:maxErrorText] + "…"
+	}
+	return strings.ToValidUTF8(s, "�")
+}
+
+func (a *activation) maxResult() int {
+	if a.job.MaxResult > 0 {
+		return a.job.MaxResult
+	}
+	return defaultMaxResult
+}
+
+func (a *activation) jitter() float64 {
+	if a.job.Jitter != nil {
+		return a.job.Jitter()
+	}
+	return rand.Float64() //nolint:gosec // spreads retries, guards nothing
+}
+
+func (a *activation) classify(err error) error {
+	if f := a.job.Agent.set.classify; f != nil {
+		if better := f(err); better != nil {
+			return better
+		}
+	}
+	return err
+}
