@@ -1,0 +1,131 @@
+package agentactor
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/asynkron/protoactor-go/actor"
+
+	"github.com/weir-run/weir/actors"
+	"github.com/weir-run/weir/messages"
+)
+
+// Props makes agent actors: each serves one assignment and is then stopped by its supervisor, its parent.
+func Props(cfg Config) *actor.Props {
+	return actor.PropsFromProducer(func() actor.Actor { return &agent{cfg: &cfg} }, actor.WithReceiverMiddleware(guard))
+}
+
+// guard keeps a panic in a life-cycle message from resurrecting the actor or wedging its parent. The others go on to the
+// supervisor, which stops the actor and replaces it.
+func guard(next actor.ReceiverFunc) actor.ReceiverFunc {
+	return func(c actor.ReceiverContext, env *actor.MessageEnvelope) {
+		switch env.Message.(type) {
+		case *actor.Stopping, *actor.Stopped, *actor.Restarting:
+			defer func() { _ = recover() }() // the actor ends either way
+		}
+		next(c, env)
+	}
+}
+
+// agent serves one assignment.
+type agent struct {
+	cfg    *Config
+	assign *messages.Assign
+	cancel context.CancelCauseFunc
+	low    *lowRoad // set while a plain protoactor actor is at work
+}
+
+// ended is posted by the activation's goroutine when nothing is left to do but to tell the bridge.
+type ended struct{ done *messages.Done }
+
+// crashed is posted when the handler panicked or left its goroutine.
+type crashed struct{ text string }
+
+// Crash is what an agent actor panics with: the handler's panic, carried to the supervisor.
+type Crash struct{ Text string }
+
+// String is the panic's value and stack.
+func (c Crash) String() string { return c.Text }
+
+func (a *agent) Receive(c actor.Context) {
+	switch m := c.Message().(type) {
+	case *messages.Assign:
+		a.start(c, m)
+	case *messages.Cancel:
+		a.stop(c, m)
+	case ended:
+		a.end()
+		c.Request(c.Parent(), m.done)
+	case crashed:
+		a.end()
+		panic(Crash{m.text})
+	case handOver:
+		a.low.spawn(c, m)
+	case *messages.Finished:
+		if a.low != nil {
+			a.low.finished(m)
+		}
+	case *actor.Terminated:
+		if a.low != nil {
+			a.low.terminated(m.GetWho())
+		}
+	case *actor.Stopping:
+		a.end()
+	}
+}
+
+// HandleFailure is the strategy for a plain protoactor actor: remember why and stop it.
+func (a *agent) HandleFailure(_ *actor.ActorSystem, s actor.Supervisor, child *actor.PID, _ *actor.RestartStatistics, reason, _ any) {
+	if a.low != nil {
+		a.low.reason = fmt.Sprint(reason)
+	}
+	s.StopChildren(child)
+}
+
+func (a *agent) start(c actor.Context, m *messages.Assign) {
+	if a.assign != nil {
+		panic("a second assignment for one agent actor")
+	}
+	ctx, cancel := context.WithCancelCause(context.WithoutCancel(a.cfg.Hard))
+	a.assign, a.cancel = m, cancel
+	self, root := c.Self(), c.ActorSystem().Root
+	a.low = newLowRoad(a.cfg, m, func(h handOver) { root.Send(self, h) })
+	act := activation{cfg: a.cfg, assign: m, low: a.low}
+	go func() {
+		// What follows outlives neither the handler nor the commit; a goroutine that a handler never returns from is its
+		// own, and what it does next is refused by the fence.
+		if done, crash := act.run(ctx); crash != "" {
+			root.Send(self, crashed{crash})
+		} else {
+			root.Send(self, ended{done})
+		}
+	}()
+}
+
+// stop ends the activation's context with a cause. The goroutine still says how it ended.
+func (a *agent) stop(c actor.Context, m *messages.Cancel) {
+	if a.cancel == nil {
+		return
+	}
+	switch m.GetCause() {
+	case messages.CancelCause_CANCEL_CAUSE_LEASE_LOST:
+		a.cancel(actors.ErrLeaseLost)
+	case messages.CancelCause_CANCEL_CAUSE_DRAINING:
+		a.cancel(actors.ErrDraining)
+	default:
+		a.cancel(fmt.Errorf("%w: %s", actors.ErrCancelled, m.GetReason()))
+	}
+	if a.low != nil {
+		a.low.cancel(c, m)
+	}
+}
+
+func (a *agent) end() {
+	if a.cancel != nil {
+		a.cancel(context.Canceled)
+	}
+}
+
+// commitTimeout bounds one try of Begin or Commit: a store that does not answer is asked again.
+const commitTimeout = 10 * time.Second

@@ -1,0 +1,45 @@
+package agentactor
+
+import (
+	"context"
+	"log/slog"
+	"time"
+
+	"github.com/weir-run/weir/actors"
+	"github.com/weir-run/weir/messages"
+)
+
+// Config is what all agent actors of a node share. The runtime fills it; nothing has a default here.
+type Config struct {
+	Agents actors.Agents
+	State  actors.State
+	// Hard ends when the node gives up for good: commits that still retry stop.
+	Hard context.Context
+	// Consumer and Incarnation name the node; see messages.Node.
+	Consumer, Incarnation string
+	// MaxDeliveries as in supervision.Config.
+	MaxDeliveries int64
+	// MaxResult is the largest result in bytes.
+	MaxResult int
+	// KeepSucceeded and KeepFailed are the times to live of ended tasks, KeepDead that of dead letters.
+	KeepSucceeded, KeepFailed, KeepDead time.Duration
+	// Index lists SUCCEEDED units by state.
+	Index bool
+	// Logger is the one that Context.Log derives from.
+	Logger *slog.Logger
+	Hooks  Hooks
+}
+
+// Hooks tell the runtime what happens. They are called from the activations' goroutines and may only count or enqueue.
+type Hooks struct {
+	// Began: an activation has its fence.
+	Began func(t *messages.Task, b actors.Begun)
+	// Ended: an outcome is persisted.
+	Ended func(t *messages.Task, c actors.Commit, ran time.Duration)
+	// Lost: a write was refused because the fence is old.
+	Lost func(t *messages.Task)
+	// Step: an attempt of a step ran. nil is allowed.
+	Step func(actors.StepEvent)
+	// Stuck: a step ran on after its timeout (+1), or ended at last (−1).
+	Stuck func(delta int)
+}

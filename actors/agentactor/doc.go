@@ -1,0 +1,14 @@
+// Package agentactor is the protoactor side of agents: the actor that serves one assignment of a task, and the low road for
+// agents that are plain protoactor actors ([FromProps]).
+//
+// An assignment's life in the agent actor:
+//
+//	Assign ─► Begin ─► run: the handler, in a goroutine of its own ─► Commit ─► Done to the supervisor
+//	             │                     │
+//	             │                     └ panics: the actor panics with it, the supervisor stops it and gives the same
+//	             │                       assignment to a fresh one
+//	             └ done, elsewhere, queued, lost …: nothing runs, Done says what the bridge does with the entry
+//
+// Receive never blocks: Begin, handler and Commit run in the goroutine, which posts one private message when it is done.
+// Done follows persistence and never precedes it. A program that only submits tasks does not link this package.
+package agentactor

@@ -1,0 +1,72 @@
+package supervision
+
+import (
+	"log/slog"
+	"time"
+
+	"github.com/hashicorp/go-hclog"
+
+	"github.com/weir-run/weir/actors"
+	"github.com/weir-run/weir/actors/agentactor"
+	"github.com/weir-run/weir/messages"
+)
+
+// hooks count what activations do, and tell subscribers where there are any.
+func (r *Runtime) hooks() agentactor.Hooks {
+	return agentactor.Hooks{
+		Began: func(t *messages.Task, b actors.Begun) {
+			r.counts.began.Add(1)
+			if r.hub.wanted() {
+				r.hub.publish(TaskBegan{
+					TaskID: t.GetTaskId(), Unit: t.GetUnit(), Type: t.GetType(), Attempt: b.Ledger.Attempt(), Trial: b.Trial,
+				})
+			}
+		},
+		Ended: func(t *messages.Task, c actors.Commit, ran time.Duration) {
+			r.count(c.Outcome)
+			if r.hub.wanted() {
+				r.hub.publish(TaskEnded{
+					TaskID: t.GetTaskId(), Unit: t.GetUnit(), Type: t.GetType(), Outcome: c.Outcome,
+					Error: c.Error, Reason: c.Reason, Ran: ran,
+				})
+			}
+			if c.Outcome == messages.Outcome_OUTCOME_REJECTED {
+				r.log.Warn("task failed", "task_id", t.GetTaskId(), "unit", t.GetUnit(), "type", t.GetType(), "reason", c.Reason)
+			}
+		},
+		Lost: func(*messages.Task) { r.counts.lost.Add(1) },
+		Step: func(e actors.StepEvent) {
+			if r.hub.wanted() {
+				r.hub.publish(StepRan{e})
+			}
+		},
+		Stuck: func(delta int) { r.counts.stuckSteps.Add(int64(delta)) },
+	}
+}
+
+func (r *Runtime) count(o messages.Outcome) {
+	switch o {
+	case messages.Outcome_OUTCOME_COMPLETED:
+		r.counts.completed.Add(1)
+	case messages.Outcome_OUTCOME_RETRY:
+		r.counts.retried.Add(1)
+	case messages.Outcome_OUTCOME_REJECTED:
+		r.counts.rejected.Add(1)
+	case messages.Outcome_OUTCOME_PARKED:
+		r.counts.parked.Add(1)
+	case messages.Outcome_OUTCOME_CANCELLED:
+		r.counts.cancelled.Add(1)
+	case messages.Outcome_OUTCOME_INTERRUPTED:
+		r.counts.interrupted.Add(1)
+	case messages.Outcome_OUTCOME_UNSPECIFIED:
+	}
+}
+
+// StepRan says that an attempt of a step ran; steps answered from a checkpoint make no event.
+type StepRan struct{ actors.StepEvent }
+
+// Name of the event.
+func (StepRan) Name() string { return "step_ran" }
+
+// newHostLog makes the logger that Context.Log derives from.
+func newHostLog(l hclog.Logger) *slog.Logger { return slog.New(handler{to: l.Named("agent")}) }
