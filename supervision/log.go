@@ -7,6 +7,7 @@ import (
 	"log"
 	"log/slog"
 	"sync/atomic"
+	"time"
 
 	"github.com/asynkron/protoactor-go/actor"
 	"github.com/hashicorp/go-hclog"
@@ -198,7 +199,11 @@ func (q quiet) WithGroup(name string) slog.Handler { return quiet{q.handler.With
 // newSystem makes an actor system whose log goes to ours. It is never shut down: its Shutdown closes a channel that
 // nothing of ours waits on, and a second call panics. Its actors are stopped one by one instead.
 func newSystem(l hclog.Logger) *actor.ActorSystem {
-	return actor.NewActorSystem(actor.WithLoggerFactory(func(*actor.ActorSystem) *slog.Logger {
-		return slog.New(quiet{handler{to: l.Named("protoactor")}})
-	}))
+	return actor.NewActorSystem(
+		actor.WithLoggerFactory(func(*actor.ActorSystem) *slog.Logger {
+			return slog.New(quiet{handler{to: l.Named("protoactor")}})
+		}),
+		// Its throttle of dead-letter lines holds a goroutine for this long, which nothing can stop.
+		actor.WithDeadLetterThrottleInterval(10*time.Millisecond),
+	)
 }
