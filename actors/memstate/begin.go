@@ -1,0 +1,176 @@
+package memstate
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/weir-run/weir/actors"
+	"github.com/weir-run/weir/messages"
+	"github.com/weir-run/weir/streambridge/memstream"
+)
+
+// Begin takes the fence of a unit, or says why not; see actors.StateStore.
+func (s *State) Begin(ctx context.Context, req actors.BeginRequest) (begun actors.Begun, err error) {
+	work := messages.WorkHash(req.Task.GetType(), req.Task.GetPayload())
+	err = s.script(ctx, "begin", func(tx *memstream.Tx) error {
+		b := beginner{tx: tx, req: req, work: work}
+		begun = b.begin()
+		return nil
+	})
+	return begun, err
+}
+
+// beginner is one run of the script.
+type beginner struct {
+	tx   *memstream.Tx
+	req  actors.BeginRequest
+	work string
+	task *memstream.Task
+	unit *memstream.Unit
+}
+
+func (b *beginner) begin() actors.Begun {
+	if !b.tx.Live(b.req.Incarnation) || !b.tx.PendingWith(b.req.Entry, b.req.Consumer) {
+		return actors.Begun{Answer: actors.NotOurs}
+	}
+	if b.task = b.tx.Task(b.req.Task.GetTaskId()); b.task != nil {
+		b.unit = b.task.Units[b.req.Task.GetUnit()]
+	}
+	if answer := b.settled(); answer != 0 {
+		return actors.Begun{Answer: answer}
+	}
+	if b.task != nil && b.task.Owner != b.req.Incarnation && b.tx.OwnerLive(b.task) {
+		return b.queue()
+	}
+	if b.unit == nil {
+		return b.fresh()
+	}
+	return b.again()
+}
+
+// settled answers for a unit that this entry cannot run; 0 lets it go on.
+func (b *beginner) settled() actors.Answer {
+	var wake uint64
+	if u := b.unit; u != nil {
+		wake = u.Wake
+		if u.Work != "" && u.Work != b.work {
+			return actors.Conflict
+		}
+		switch u.State {
+		case messages.State_STATE_SUCCEEDED, messages.State_STATE_FAILED:
+			return actors.AlreadyDone
+		case messages.State_STATE_CANCELLED:
+			return actors.CancelledBefore
+		}
+	}
+	if b.req.Wake != wake {
+		return actors.Elsewhere // another entry continues it
+	}
+	return 0
+}
+
+// queue lets the entry wait with the task for its live owner.
+func (b *beginner) queue() actors.Begun {
+	id := b.req.Task.GetTaskId()
+	fields, origin, ok := b.tx.Body(b.req.Entry)
+	if !ok {
+		// It cannot wait; the next heartbeat rebuilds it or sets it aside.
+		return actors.Begun{Answer: actors.Later, Wait: time.Second}
+	}
+	b.tx.Wait(b.task, memstream.WithControl(fields, id, origin, b.req.Wake))
+	b.tx.Settle(b.req.Entry)
+	return actors.Begun{Answer: actors.Queued}
+}
+
+// fresh begins a unit for the first time.
+func (b *beginner) fresh() actors.Begun {
+	b.task = b.tx.MakeTask(b.req.Task.GetTaskId())
+	b.unit = &memstream.Unit{Name: b.req.Task.GetUnit(), Type: b.req.Task.GetType(), Work: b.work, CreatedMS: b.tx.NowMS}
+	b.task.Units[b.unit.Name] = b.unit
+	if b.req.Crash != "" {
+		b.crash()
+	}
+	if n := b.req.MaxDeliveries; n > 0 && b.req.Deliveries > n {
+		b.condemn(messages.Reason_REASON_NEVER_BEGUN, fmt.Sprintf("delivered %d times and never begun", b.req.Deliveries))
+	}
+	return b.run()
+}
+
+// again begins a unit that was begun before.
+func (b *beginner) again() actors.Begun {
+	u := b.unit
+	running := u.State == messages.State_STATE_RUNNING
+	if u.Run == b.me() && running {
+		return b.answer() // its reply was lost
+	}
+	charged := false
+	if b.req.Crash != "" && u.Run != b.me() {
+		b.crash()
+		charged = true
+	}
+	switch {
+	case !running:
+		u.Reason = 0
+	case u.Run.Incarnation != b.req.Incarnation:
+		b.death()
+		charged = true
+	}
+	if wait := b.suspect(); wait > 0 {
+		if charged {
+			// Charged once: it is PENDING with us now, and asking again finds nobody's death.
+			b.task.Owner, u.Run = b.req.Incarnation, b.me()
+			b.tx.Become(b.task, u, messages.State_STATE_PENDING, false)
+		}
+		return actors.Begun{Answer: actors.Later, Wait: wait}
+	}
+	return b.run()
+}
+
+func (b *beginner) me() memstream.Run {
+	return memstream.Run{Incarnation: b.req.Incarnation, Activation: b.req.Activation}
+}
+
+// crash charges the panic that ended this node's activation before.
+func (b *beginner) crash() {
+	b.unit.Crashes++
+	b.unit.Error = b.req.Crash
+	b.tx.Note(b.task, "crashed", cut(b.req.Crash))
+}
+
+// run takes the fence.
+func (b *beginner) run() actors.Begun {
+	t, u := b.task, b.unit
+	b.tx.Expire(t, 0)
+	t.Owner = b.req.Incarnation
+	t.Fence++
+	u.FenceAt, u.Run, u.BeganMS = t.Fence, b.me(), b.tx.NowMS
+	b.tx.Become(t, u, messages.State_STATE_RUNNING, false)
+	return b.answer()
+}
+
+// answer says what the record says.
+func (b *beginner) answer() actors.Begun {
+	u := b.unit
+	begun := actors.Begun{
+		Answer:  actors.Run,
+		Fence:   actors.Fence{Number: u.FenceAt, Incarnation: u.Run.Incarnation, Activation: u.Run.Activation},
+		Ledger:  ledger(u),
+		Created: time.UnixMilli(u.CreatedMS),
+		Steps:   len(u.Steps) > 0,
+	}
+	if u.Reason != 0 {
+		begun.Answer, begun.Reason, begun.Detail = actors.Condemned, u.Reason, u.Error
+		return begun
+	}
+	life := b.tx.Life(b.req.Incarnation)
+	begun.Trial = life != nil && life.Trial == memstream.Member(b.task.ID, u.Name)
+	return begun
+}
+
+func ledger(u *memstream.Unit) actors.Ledger {
+	return actors.Ledger{
+		Failures: u.Failures, Crashes: u.Crashes, Timeouts: u.Timeouts, Deaths: u.Deaths, Blamed: u.Blamed,
+		Interruptions: u.Interruptions, Waits: u.Waits,
+	}
+}

@@ -1,0 +1,164 @@
+package memstate
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"strings"
+
+	"github.com/weir-run/weir/actors"
+	"github.com/weir-run/weir/messages"
+	"github.com/weir-run/weir/streambridge/memstream"
+)
+
+// Commit ends an activation; see actors.StateStore.
+func (s *State) Commit(ctx context.Context, c actors.Commit) error {
+	return s.script(ctx, "commit", func(tx *memstream.Tx) error {
+		t, u, err := fenced(tx, c.TaskID, c.Unit, c.Fence)
+		switch {
+		case err == nil:
+			k := committer{tx: tx, c: c, task: t, unit: u}
+			return k.commit()
+		case u != nil && u.FenceAt == c.Fence.Number && u.Run == runOf(c.Fence) && before(u.State, c.Outcome):
+			return nil // its reply was lost
+		}
+		return fmt.Errorf("commit %s: %w", c.Outcome, err)
+	})
+}
+
+// before reports whether a commit of that outcome left the unit in that state. FAILED instead of RETRYING is a retry whose
+// body was gone.
+func before(state messages.State, o messages.Outcome) bool {
+	switch o {
+	case messages.Outcome_OUTCOME_COMPLETED:
+		return state == messages.State_STATE_SUCCEEDED
+	case messages.Outcome_OUTCOME_REJECTED:
+		return state == messages.State_STATE_FAILED
+	case messages.Outcome_OUTCOME_RETRY:
+		return state == messages.State_STATE_RETRYING || state == messages.State_STATE_FAILED
+	case messages.Outcome_OUTCOME_CANCELLED:
+		return state == messages.State_STATE_CANCELLED
+	case messages.Outcome_OUTCOME_INTERRUPTED:
+		return state == messages.State_STATE_PENDING
+	}
+	return false
+}
+
+func runOf(f actors.Fence) memstream.Run {
+	return memstream.Run{Incarnation: f.Incarnation, Activation: f.Activation}
+}
+
+// fenced finds a unit that the fence may write to. The unit goes along with the error where there is one.
+func fenced(tx *memstream.Tx, id, unit string, f actors.Fence) (*memstream.Task, *memstream.Unit, error) {
+	t := tx.Task(id)
+	if t == nil {
+		return nil, nil, actors.ErrLeaseLost
+	}
+	u := t.Units[unit]
+	if u == nil || u.State != messages.State_STATE_RUNNING || u.FenceAt != f.Number || u.Run != runOf(f) {
+		return t, u, actors.ErrLeaseLost
+	}
+	return t, u, nil
+}
+
+// committer is one run of the script.
+type committer struct {
+	tx   *memstream.Tx
+	c    actors.Commit
+	task *memstream.Task
+	unit *memstream.Unit
+}
+
+func (k *committer) commit() error {
+	switch k.c.Outcome {
+	case messages.Outcome_OUTCOME_COMPLETED, messages.Outcome_OUTCOME_REJECTED, messages.Outcome_OUTCOME_RETRY,
+		messages.Outcome_OUTCOME_CANCELLED, messages.Outcome_OUTCOME_INTERRUPTED:
+	default:
+		return fmt.Errorf("commit: outcome %s cannot be committed", k.c.Outcome)
+	}
+	k.tx.EndTrial(k.task, k.unit)
+	k.charge()
+	if k.c.Error != "" {
+		k.unit.Error = k.c.Error
+	}
+	switch k.c.Outcome {
+	case messages.Outcome_OUTCOME_COMPLETED:
+		k.unit.ContentType, k.unit.Result = k.c.ContentType, append([]byte(nil), k.c.Result...)
+		k.end(messages.State_STATE_SUCCEEDED)
+	case messages.Outcome_OUTCOME_REJECTED:
+		k.reject(k.c.Reason, cmp.Or(k.c.Detail, k.c.Error))
+	case messages.Outcome_OUTCOME_RETRY:
+		k.retry()
+	case messages.Outcome_OUTCOME_CANCELLED:
+		k.tx.Note(k.task, "cancelled", cut(cmp.Or(k.c.Detail, k.c.Error)))
+		k.end(messages.State_STATE_CANCELLED)
+	case messages.Outcome_OUTCOME_INTERRUPTED:
+		k.unit.Interruptions++
+		k.tx.Note(k.task, "interrupted", cut(k.c.Error))
+		k.tx.Become(k.task, k.unit, messages.State_STATE_PENDING, false)
+	}
+	k.tx.Disown(k.task)
+	return nil
+}
+
+// charge books the attempt to its class.
+func (k *committer) charge() {
+	switch u := k.unit; k.c.Charge {
+	case messages.Charge_CHARGE_FAILURE:
+		u.Failures++
+	case messages.Charge_CHARGE_CRASH:
+		u.Crashes++
+	case messages.Charge_CHARGE_TIMEOUT:
+		u.Timeouts++
+	case messages.Charge_CHARGE_DEATH:
+		u.Deaths++
+	case messages.Charge_CHARGE_WAIT:
+		u.Waits++
+	case messages.Charge_CHARGE_UNSPECIFIED, messages.Charge_CHARGE_INTERRUPTION: // counted with its outcome
+	}
+}
+
+// retry keeps the entry's fields, so that the entry may be acknowledged, and has them come back when it is due.
+func (k *committer) retry() {
+	u := k.unit
+	fields, origin, ok := k.tx.BodyOrCopy(k.c.Entry, k.task.ID, u.Name)
+	if !ok {
+		u.Error = "to be retried, but its body was trimmed or deleted and there is no copy"
+		k.reject(messages.Reason_REASON_BODY_GONE, u.Error)
+		return
+	}
+	u.Wake++
+	u.DueMS = k.tx.NowMS + max(k.c.After.Milliseconds(), 0)
+	k.tx.Keep(k.c.Entry, k.task.ID, u.Name, fields, origin)
+	k.tx.DueAt(k.task.ID, u.Name, u.DueMS)
+	k.tx.Become(k.task, u, messages.State_STATE_RETRYING, false)
+	what := "retries"
+	if k.c.Charge == messages.Charge_CHARGE_WAIT {
+		what = "waits"
+	}
+	k.tx.Note(k.task, what, cut(k.c.Error))
+}
+
+// reject fails the unit and sets its entry aside.
+func (k *committer) reject(reason messages.Reason, detail string) {
+	u := k.unit
+	fields, _, _ := k.tx.BodyOrCopy(k.c.Entry, k.task.ID, u.Name)
+	u.Reason = reason
+	k.tx.Bury(k.c.DeadTTL, memstream.Letter{
+		Ref: k.c.Entry, Reason: reason, Detail: detail, Deliveries: k.tx.Deliveries(k.c.Entry), Wake: u.Wake,
+		TaskID: k.task.ID, Unit: u.Name, Type: u.Type, Fields: fields,
+	})
+	k.tx.Note(k.task, "failed", cut(detail))
+	k.end(messages.State_STATE_FAILED)
+}
+
+// end makes the unit final.
+func (k *committer) end(state messages.State) {
+	k.tx.Become(k.task, k.unit, state, k.c.Index)
+	k.tx.Count(strings.ToLower(strings.TrimPrefix(state.String(), "STATE_")), 1)
+	k.tx.Unsave(k.c.Entry, k.task.ID, k.unit.Name)
+	k.tx.Close(k.task, k.c.TTL)
+}
+
+// cut keeps a text of the timeline short.
+func cut(s string) string { return s[:min(len(s), 300)] }

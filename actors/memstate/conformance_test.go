@@ -1,0 +1,178 @@
+package memstate_test
+
+import (
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+
+	"github.com/weir-run/weir/actors/memstate"
+	"github.com/weir-run/weir/actors/statetest"
+	"github.com/weir-run/weir/messages"
+	"github.com/weir-run/weir/streambridge/memstream"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+func TestConformance(t *testing.T) { statetest.Run(t, fresh) }
+
+func fresh(t *testing.T) statetest.Fixture {
+	names := messages.Names{Stream: "agent:tasks", Group: "agent-workers"}.WithDefaults()
+	keys, err := messages.NewKeys(names)
+	if err != nil {
+		t.Fatal(err)
+	}
+	server := memstream.NewServer()
+	open := func() *memstate.State {
+		state := memstate.New(server.Stream())
+		if err := state.Bind(names); err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() {
+			if err := state.Close(); err != nil {
+				t.Error(err)
+			}
+		})
+		return state
+	}
+	return statetest.Fixture{
+		State: open(), Other: open(), Names: names,
+		World: &world{server: server, stream: server.Stream(), keys: keys, group: names.Group},
+	}
+}
+
+// world touches the group through scripts of its own.
+type world struct {
+	server *memstream.Server
+	stream *memstream.Stream
+	keys   messages.Keys
+	group  string
+}
+
+func (w *world) script(t testing.TB, do func(tx *memstream.Tx)) {
+	t.Helper()
+	err := w.stream.Script(t.Context(), "fixture", w.keys, w.group, func(tx *memstream.Tx) error {
+		do(tx)
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+func (w *world) Deliver(t testing.TB, inbox bool, consumer string, fields []messages.Pair) (ref messages.Ref) {
+	w.script(t, func(tx *memstream.Tx) {
+		ref = tx.AddTo(inbox, fields)
+		tx.HandOut(inbox, consumer)
+	})
+	return ref
+}
+
+func (w *world) Claim(t testing.TB, ref messages.Ref, consumer string) {
+	w.script(t, func(tx *memstream.Tx) {
+		if !tx.Claim(ref, consumer) {
+			t.Fatalf("%v is not pending", ref)
+		}
+	})
+}
+
+func (w *world) TakeInbox(t testing.TB, consumer string) (found []statetest.Delivery) {
+	w.script(t, func(tx *memstream.Tx) {
+		for _, e := range tx.HandOut(true, consumer) {
+			found = append(found, statetest.Delivery{Ref: e.Ref, Fields: e.Fields})
+		}
+	})
+	return found
+}
+
+func (w *world) Ack(t testing.TB, ref messages.Ref) {
+	w.script(t, func(tx *memstream.Tx) { tx.Settle(ref) })
+}
+
+func (w *world) Pending(t testing.TB, ref messages.Ref) (found bool) {
+	w.script(t, func(tx *memstream.Tx) {
+		for _, p := range tx.Pending(ref.Stream == w.keys.Inbox()) {
+			found = found || p.ID == ref.ID
+		}
+	})
+	return found
+}
+
+func (w *world) Trim(t testing.TB, ref messages.Ref) {
+	if !w.server.Delete(ref) {
+		t.Fatalf("%v is not in its stream", ref)
+	}
+}
+
+func (w *world) Save(t testing.TB, ref messages.Ref, taskID, unit string) {
+	w.script(t, func(tx *memstream.Tx) { tx.Save(ref, taskID, unit) })
+}
+
+func (w *world) Public(t testing.TB) (found []statetest.Delivery) {
+	w.script(t, func(tx *memstream.Tx) {
+		for _, e := range tx.Entries(false) {
+			found = append(found, statetest.Delivery{Ref: e.Ref, Fields: e.Fields})
+		}
+	})
+	return found
+}
+
+func (w *world) Live(t testing.TB, incarnation string, live bool) {
+	w.script(t, func(tx *memstream.Tx) {
+		if live {
+			tx.SetLive(incarnation, time.Minute)
+		} else {
+			tx.SetLive(incarnation, 0)
+		}
+	})
+}
+
+func (w *world) Tick(t testing.TB, incarnation string, at time.Time) {
+	w.script(t, func(tx *memstream.Tx) { tx.KeepLife(incarnation).TickMS = at.UnixMilli() })
+}
+
+func (w *world) Calm(t testing.TB, until time.Time) {
+	w.script(t, func(tx *memstream.Tx) {
+		if until.IsZero() {
+			tx.SetCalm(0)
+		} else {
+			tx.SetCalm(until.UnixMilli())
+		}
+	})
+}
+
+func (w *world) EndTrial(t testing.TB, incarnation string) {
+	w.script(t, func(tx *memstream.Tx) { tx.KeepLife(incarnation).TrialUntilMS = 0 })
+}
+
+func (w *world) Now(testing.TB) time.Time { return w.server.Clock() }
+func (w *world) Wipe(testing.TB)          { w.server.FlushAll() }
+
+func (w *world) Due(t testing.TB) map[string]time.Time {
+	found := map[string]time.Time{}
+	w.script(t, func(tx *memstream.Tx) {
+		for member, ms := range tx.DueSet() {
+			found[member] = time.UnixMilli(ms)
+		}
+	})
+	return found
+}
+
+func (w *world) Promote(t testing.TB, taskID, unit string) {
+	w.script(t, func(tx *memstream.Tx) { tx.Promote(taskID, unit) })
+}
+
+func (w *world) Dead(t testing.TB) (found []*messages.DeadLetter) {
+	w.script(t, func(tx *memstream.Tx) { found = tx.Letters() })
+	return found
+}
+
+func (w *world) Index(t testing.TB, state messages.State, agentType string) (members []string) {
+	w.script(t, func(tx *memstream.Tx) { members = tx.Index(state, agentType) })
+	return members
+}
+
+func (w *world) Count(t testing.TB, name string) (n int64) {
+	w.script(t, func(tx *memstream.Tx) { n = tx.Total(name) })
+	return n
+}

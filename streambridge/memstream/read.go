@@ -1,0 +1,113 @@
+package memstream
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/weir-run/weir/messages"
+	"github.com/weir-run/weir/streambridge"
+)
+
+// waiter is a blocked reader. Whoever takes it off the server's list under the lock closes done; found and err are set
+// before that.
+type waiter struct {
+	stream *Stream
+	count  int
+	done   chan struct{}
+	found  []streambridge.Entry
+	err    error
+}
+
+// Read hands out new entries; see streambridge.Stream. Blocked readers are served oldest first, by the script that added
+// the entry.
+func (s *Stream) Read(ctx context.Context, count int, block time.Duration) ([]streambridge.Entry, error) {
+	if count <= 0 || ctx.Err() != nil {
+		return nil, nil
+	}
+	me := &waiter{stream: s, count: count, done: make(chan struct{})}
+	wait := false
+	err := s.bound(ctx, "read", func(w *world, now int64) error {
+		if s.lost(w) {
+			return groupLost(w)
+		}
+		if me.found = s.deliver(w, count, now); len(me.found) == 0 && block > 0 {
+			wait = true
+			s.server.waiters = append(s.server.waiters, me)
+		}
+		return nil
+	})
+	if err != nil || !wait {
+		return me.found, err
+	}
+	timer := time.NewTimer(block)
+	defer timer.Stop()
+	select {
+	case <-me.done:
+	case <-timer.C:
+	case <-ctx.Done():
+	}
+	s.server.leave(me)
+	return me.found, me.err
+}
+
+// lost reports, once a node, that the group had vanished since the node joined, and makes it again. Called under the lock.
+func (s *Stream) lost(w *world) bool {
+	known := s.epoch
+	s.epoch = w.ensure()
+	return s.epoch != known
+}
+
+func groupLost(w *world) error {
+	return fmt.Errorf("read group %q of %q: %w", w.group, w.keys.Stream, streambridge.ErrGroupLost)
+}
+
+// deliver hands out up to count new entries of each stream. Called under the lock.
+func (s *Stream) deliver(w *world, count int, now int64) (found []streambridge.Entry) {
+	for _, stream := range w.streams() {
+		l, g, n := w.data.log(stream), w.read(stream), 0
+		g.consumer(s.open.node.Consumer, now)
+		for id, r := range l.entries.from(g.delivered.next()) {
+			if n++; n > count {
+				break
+			}
+			d := g.deliver(id, s.open.node.Consumer, now)
+			found = append(found, entry(stream, id, r.fields, d))
+		}
+	}
+	return found
+}
+
+func entry(stream string, id entryID, fields []messages.Pair, d *delivery) streambridge.Entry {
+	return streambridge.Entry{
+		Ref: messages.Ref{Stream: stream, ID: id.String()}, Fields: slices.Clone(fields), Deliveries: d.count,
+	}
+}
+
+// leave takes a reader that waits no longer off the list, so that nothing is handed to it afterwards.
+func (s *Server) leave(me *waiter) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.waiters = slices.DeleteFunc(s.waiters, func(w *waiter) bool { return w == me })
+}
+
+// serve hands what a script added to the readers that wait, and tells those whose group or server is gone. Called under
+// the lock at the end of every script.
+func (s *Server) serve(now int64) {
+	s.waiters = slices.DeleteFunc(s.waiters, func(me *waiter) bool {
+		switch w := me.stream.world(); {
+		case me.stream.reach("read") != nil:
+			me.err = me.stream.reach("read")
+		case me.stream.lost(w):
+			me.err = groupLost(w)
+		default:
+			me.found = me.stream.deliver(w, me.count, now)
+		}
+		if me.err == nil && len(me.found) == 0 {
+			return false
+		}
+		close(me.done)
+		return true
+	})
+}

@@ -1,0 +1,87 @@
+package memstream
+
+import (
+	"context"
+	"strings"
+
+	"github.com/weir-run/weir/messages"
+	"github.com/weir-run/weir/streambridge"
+)
+
+// Status reads the group as operators see it; see streambridge.Upkeep.
+func (s *Stream) Status(ctx context.Context) (st streambridge.Status, err error) {
+	err = s.bound(ctx, "status", func(w *world, now int64) error {
+		st = streambridge.Status{
+			Stream: w.keys.Stream, Group: w.group, Dead: int64(w.dead.list.len()), Due: int64(len(w.due)),
+			States: map[string]int64{},
+		}
+		public, inbox := w.data.log(w.keys.Stream), w.data.log(w.keys.Inbox())
+		if public != nil {
+			st.Length = int64(public.entries.len())
+		}
+		if inbox != nil {
+			st.Inbox = int64(inbox.entries.len())
+		}
+		byName := map[string]*streambridge.Consumer{}
+		oldest := now
+		for _, stream := range w.streams() {
+			g := w.read(stream)
+			if g == nil {
+				continue
+			}
+			st.Pending += int64(g.pending.len())
+			if id, d := g.pending.first(); d != nil {
+				oldest = min(oldest, id.ms)
+			}
+			for range w.data.log(stream).entries.from(g.delivered.next()) {
+				st.Lag++
+			}
+			for name, c := range g.consumers {
+				if byName[name] == nil {
+					byName[name] = &streambridge.Consumer{Name: name, IdleMS: now - c.seenMS}
+				}
+				byName[name].Pending += int64(c.pending)
+				byName[name].IdleMS = min(byName[name].IdleMS, now-c.seenMS)
+			}
+		}
+		st.OldestMS = now - oldest
+		for _, name := range sortedKeys(byName) {
+			st.Consumers = append(st.Consumers, w.describe(byName[name], now))
+		}
+		w.countStates(&st)
+		for _, name := range sortedKeys(w.types) {
+			if !w.served(name, now) {
+				st.Unserved = append(st.Unserved, name)
+			}
+		}
+		return nil
+	})
+	return st, err
+}
+
+func (w *world) describe(c *streambridge.Consumer, now int64) streambridge.Consumer {
+	if claim := w.claims[c.Name]; claim != nil {
+		c.Incarnation, c.Live = claim.incarnation, w.consumerLive(c.Name, now)
+		if l := w.lives[claim.incarnation]; l != nil && l.TickMS > 0 {
+			c.LastTickMS = now - l.TickMS
+		}
+	}
+	return *c
+}
+
+// countStates fills the tasks by state: RUNNING from the PEL, PENDING from what was not handed out, SUCCEEDED as a total.
+func (w *world) countStates(st *streambridge.Status) {
+	add := func(s messages.State, n int64) {
+		if n > 0 {
+			st.States[strings.TrimPrefix(s.String(), "STATE_")] += n
+		}
+	}
+	for k, members := range w.index {
+		if k.state != messages.State_STATE_SUCCEEDED {
+			add(k.state, int64(len(members)))
+		}
+	}
+	add(messages.State_STATE_SUCCEEDED, w.counts["succeeded"])
+	add(messages.State_STATE_RUNNING, st.Pending)
+	add(messages.State_STATE_PENDING, st.Lag)
+}
