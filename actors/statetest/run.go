@@ -5,13 +5,26 @@ import "testing"
 // Run runs every test of the suite, each on a Fixture of its own.
 func Run(t *testing.T, fresh func(t *testing.T) Fixture) {
 	t.Helper()
-	for _, c := range []struct {
-		name string
-		test func(*testing.T, Fixture)
-	}{} {
-		t.Run(c.name, func(t *testing.T) {
+	for _, group := range []struct {
+		name  string
+		cases map[string]func(*testing.T, *rig)
+	}{
+		{"Begin", beginCases},
+		{"Owner", ownerCases},
+		{"Death", deathCases},
+		{"Commit", commitCases},
+		{"Fence", fenceCases},
+		{"Desk", deskCases},
+		{"Identity", identityCases},
+	} {
+		t.Run(group.name, func(t *testing.T) {
 			t.Parallel()
-			c.test(t, fresh(t))
+			for name, test := range group.cases {
+				t.Run(name, func(t *testing.T) {
+					t.Parallel()
+					test(t, newRig(t, fresh(t)))
+				})
+			}
 		})
 	}
 }

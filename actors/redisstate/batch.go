@@ -1,0 +1,247 @@
+package redisstate
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+
+	"github.com/redis/go-redis/v9"
+)
+
+const (
+	// MaxBatch is how many calls share one pipeline at most, and how many must wait for a further one to be opened.
+	MaxBatch = 128
+	// MaxLanes is how many pipelines are in flight at most.
+	MaxLanes = 3
+)
+
+// ErrClosed is what calls get after Close.
+var ErrClosed = errors.New("the state store is closed")
+
+// call is one run of a script on its way.
+type call struct {
+	script *script
+	args   []any // "evalsha", sha, number of keys, keys, arguments; [1] is set when it is sent
+	taken  atomic.Int32
+	done   chan struct{}
+	reply  any
+	err    error
+}
+
+const (
+	callWaits = iota
+	callSent
+	callAbandoned
+)
+
+// batcher puts the calls of all goroutines into common pipelines. A lane is a goroutine with one pipeline in flight; it
+// lives while calls wait.
+type batcher struct {
+	rdb redis.UniversalClient
+
+	mu      sync.Mutex
+	waiting []*call
+	lanes   int
+	closed  bool
+	running sync.WaitGroup
+
+	flags atomic.Int32 // 0 not asked yet, else flagsNo or flagsYes
+}
+
+const (
+	flagsNo  = 1
+	flagsYes = 2
+)
+
+// do runs a script with the next pipeline and waits for its reply. When ctx ends first, a call that was not sent is never
+// sent; one that was may have run.
+func (b *batcher) do(ctx context.Context, s *script, keys []string, args ...any) (any, error) {
+	if ctx.Err() != nil {
+		return nil, context.Cause(ctx)
+	}
+	c := newCall(s, keys, args)
+	if !b.add(c) {
+		return nil, ErrClosed
+	}
+	select {
+	case <-c.done:
+		return c.reply, c.err
+	case <-ctx.Done():
+		c.taken.CompareAndSwap(callWaits, callAbandoned)
+		return nil, context.Cause(ctx)
+	}
+}
+
+// inOrder runs calls in a pipeline of their own: lanes overtake each other.
+func (b *batcher) inOrder(ctx context.Context, calls []*call) error {
+	b.mu.Lock()
+	if b.closed {
+		b.mu.Unlock()
+		return ErrClosed
+	}
+	b.running.Add(1)
+	b.mu.Unlock()
+	defer b.running.Done()
+	b.send(ctx, calls)
+	return nil
+}
+
+func newCall(s *script, keys []string, args []any) *call {
+	c := &call{script: s, args: make([]any, 0, 3+len(keys)+len(args)), done: make(chan struct{})}
+	c.args = append(c.args, "evalsha", "", len(keys))
+	for _, k := range keys {
+		c.args = append(c.args, k)
+	}
+	c.args = append(c.args, args...)
+	return c
+}
+
+// isReply says that the server answered, with an error: others had their answers.
+func isReply(err error) bool {
+	var refused redis.Error
+	return errors.As(err, &refused)
+}
+
+func (b *batcher) add(c *call) bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.closed {
+		return false
+	}
+	b.waiting = append(b.waiting, c)
+	if b.lanes == 0 || (b.lanes < MaxLanes && len(b.waiting) >= MaxBatch) {
+		b.lanes++
+		b.running.Go(b.lane)
+	}
+	return true
+}
+
+// lane sends what waits until nothing does.
+func (b *batcher) lane() {
+	// No caller's context: one that gives up must not take the others along. The client's timeouts bound it.
+	ctx := context.Background()
+	for batch := b.take(); len(batch) > 0; batch = b.take() {
+		b.send(ctx, batch)
+	}
+}
+
+// take gives a lane its next batch; empty, and the lane is over.
+func (b *batcher) take() []*call {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for {
+		n := min(len(b.waiting), MaxBatch)
+		if n == 0 {
+			b.lanes--
+			b.waiting = nil
+			return nil
+		}
+		batch := make([]*call, 0, n)
+		for _, c := range b.waiting[:n] {
+			if c.taken.CompareAndSwap(callWaits, callSent) {
+				batch = append(batch, c)
+			}
+		}
+		b.waiting = b.waiting[n:]
+		if len(batch) > 0 {
+			return batch
+		}
+	}
+}
+
+// send runs one pipeline and gives each call its own reply or error.
+func (b *batcher) send(ctx context.Context, batch []*call) {
+	flags, err := b.knowsFlags(ctx)
+	if err != nil {
+		for _, c := range batch {
+			c.finish(nil, err)
+		}
+		return
+	}
+	unknown := b.exec(ctx, batch, flags, false)
+	if len(unknown) == 0 {
+		return
+	}
+	// The server has lost its scripts: the first call of each takes the text along.
+	for _, c := range b.exec(ctx, unknown, flags, true) {
+		c.finish(nil, errors.New("the server forgets scripts faster than they are loaded"))
+	}
+}
+
+// exec sends the calls and returns those whose script the server does not know.
+func (b *batcher) exec(ctx context.Context, batch []*call, flags, texts bool) (unknown []*call) {
+	pipe := b.rdb.Pipeline()
+	cmds := make([]once, len(batch))
+	sent := map[*script]bool{}
+	for i, c := range batch {
+		form := c.script.form(flags)
+		c.args[0], c.args[1] = "evalsha", form.sha
+		if texts && !sent[c.script] {
+			sent[c.script] = true
+			c.args[0], c.args[1] = "eval", form.source
+		}
+		cmds[i] = once{redis.NewCmd(ctx, c.args...)}
+		cmds[i].SetFirstKeyPos(3)
+		_ = pipe.Process(ctx, cmds[i]) // only queues
+	}
+	_, _ = pipe.Exec(ctx) // each command has its own error
+	for i, c := range batch {
+		reply, err := cmds[i].Result()
+		switch {
+		case err == nil || errors.Is(err, redis.Nil):
+			c.finish(reply, nil)
+		case redis.HasErrorPrefix(err, "NOSCRIPT"):
+			unknown = append(unknown, c)
+		default:
+			c.finish(nil, err)
+		}
+	}
+	return unknown
+}
+
+func (c *call) finish(reply any, err error) {
+	c.reply, c.err = reply, err
+	close(c.done)
+}
+
+// once is a command that go-redis does not send a second time by itself: who called decides.
+type once struct{ *redis.Cmd }
+
+// NoRetry tells go-redis so.
+func (once) NoRetry() bool { return true }
+
+// knowsFlags asks the server once whether it knows script flags (7.0). One that does not tell gets scripts without.
+func (b *batcher) knowsFlags(ctx context.Context) (bool, error) {
+	if f := b.flags.Load(); f != 0 {
+		return f == flagsYes, nil
+	}
+	info, err := b.rdb.Info(ctx, "server").Result()
+	if err != nil && !isReply(err) {
+		return false, fmt.Errorf("ask the server's version: %w", err)
+	}
+	f := int32(flagsNo)
+	if majorVersion(info) >= 7 {
+		f = flagsYes
+	}
+	b.flags.Store(f)
+	return f == flagsYes, nil
+}
+
+func majorVersion(info string) int {
+	_, v, _ := strings.Cut(info, "redis_version:")
+	v, _, _ = strings.Cut(v, ".")
+	n, _ := strconv.Atoi(v)
+	return n
+}
+
+// close waits until what was handed over has been answered. Idempotent.
+func (b *batcher) close() {
+	b.mu.Lock()
+	b.closed = true
+	b.mu.Unlock()
+	b.running.Wait()
+}

@@ -1,0 +1,192 @@
+-- begin.lua: take the fence of a unit, or say why not.
+--
+-- KEYS[1]   the task's hash
+-- KEYS[2]   the stream that handed the entry out
+-- KEYS[3]   the liveness key of this incarnation
+-- ARGV[1]   P, the group's key prefix
+-- ARGV[2]   group           ARGV[3]  entry id      ARGV[4]  consumer
+-- ARGV[5]   incarnation     ARGV[6]  "<incarnation>:<activation>"
+-- ARGV[7]   work hash       ARGV[8]  type          ARGV[9]  wake number of the entry, 0 for none
+-- ARGV[10]  the unit's field prefix: "" or "<escaped unit>/"
+-- ARGV[11]  deliveries when there were more of them than an entry may have that was never begun, else 0
+-- ARGV[12]  text of the panic that ended this node's activation before, else ""
+-- ARGV[13]  the task id
+--
+-- Returns {answer, …} with the answers of actors.Answer by number:
+--   {1, fence, created [, failures, crashes, timeouts, deaths, blamed, interruptions, waits, steps, trial]}   run
+--   {8, ms}                                                                                               later
+--   {9, fence, created, the same nine, reason, detail}                                               condemned
+--   {answer}                                                                                     anything else
+--
+-- Atomic because the look at the PEL, the owner and the state, the charge for a death and the new fence are one
+-- decision: between two of them another node could take the entry or the task. Repeated by the same activation it
+-- finds its own run and answers the same.
+--
+-- A unit that was never heard of is the hot path: it comes first and pays for nothing below it.
+local task, stream = KEYS[1], KEYS[2]
+local P, group, entry, consumer = ARGV[1], ARGV[2], ARGV[3], ARGV[4]
+local me, run, kind, wake, u = ARGV[5], ARGV[6], ARGV[8], ARGV[9], ARGV[10]
+
+if redis.call('EXISTS', KEYS[3]) == 0 then return {7} end
+local held = redis.pcall('XPENDING', stream, group, entry, entry, 1, consumer)
+if held.err then
+	if string.find(held.err, 'NOGROUP', 1, true) then return {7} end
+	return held
+end
+if not held[1] then return {7} end
+
+local h = redis.call('HMGET', task, 'fence', 'owner', u .. 'state', u .. 'work', u .. 'run', u .. 'wake')
+local fence, owner, state = h[1], h[2], h[3]
+
+if not fence and not state and wake == '0' and ARGV[11] == '0' and ARGV[12] == '' and #kind <= 64 then
+	local t = redis.call('TIME')
+	local now = t[1] .. string.sub(1000000 + t[2], 2, 4)
+	redis.call('HSET', task, 'owner', me, 'fence', '1', u .. 'state', 'RUNNING', u .. 'type', kind, u .. 'work', ARGV[7],
+		u .. 'run', run, u .. 'fence_at', '1', u .. 'created', now, u .. 'began', now, u .. 'updated', now)
+	return {1, '1', now}
+end
+
+-- include task.lua
+
+-- 1. What is settled already.
+if state then
+	if h[4] and h[4] ~= ARGV[7] then return {6} end
+	if state == 'SUCCEEDED' or state == 'FAILED' then return {2} end
+	if state == 'CANCELLED' then return {5} end
+end
+if wake ~= (h[6] or '0') then return {3} end
+
+local now = now_ms()
+local id = string.sub(task, #P + 6)
+local unit = string.sub(u, 1, -2)
+local member = id .. ':' .. unit
+
+-- 2. Another live node owns the task: the entry waits with it.
+if owner and owner ~= me then
+	local left = redis.call('PTTL', P .. 'node:' .. owner)
+	if left == -2 then
+		left = tonumber(redis.call('HGET', P .. 'meta', 'calm_until') or 0) - now
+	elseif left < 0 then
+		left = 60000
+	end
+	if left > 0 then
+		local flat = body(stream, entry)
+		-- A body that somebody trimmed cannot wait; the next heartbeat rebuilds it or sets the entry aside.
+		if not flat then return {8, 1000} end
+		local origin = entry
+		if stream == P .. 'inbox' then
+			for i = 1, #flat, 2 do
+				if flat[i] == 'weir.origin' then origin = flat[i + 1] end
+			end
+		end
+		redis.call('RPUSH', task .. ':waiting', pack_fields(with_control(flat, ARGV[13], origin, wake)))
+		redis.call('HINCRBY', task, 'queued', 1)
+		redis.call('XACK', stream, group, entry)
+		if stream == P .. 'inbox' then redis.call('XDEL', stream, entry) end
+		redis.call('ZADD', P .. 'due', 'NX', now + left, 'q:' .. id)
+		return {4}
+	end
+end
+
+-- 3. The ledger, and what the end of the activation before costs.
+local classes = {'failures', 'crashes', 'timeouts', 'deaths', 'blamed', 'interruptions', 'waits'}
+local names = {}
+for i, class in ipairs(classes) do names[i] = u .. class end
+for _, name in ipairs({'ran', 'began', 'created', 'fence_at', 'reason', 'steps'}) do names[#names + 1] = u .. name end
+local l = redis.call('HMGET', task, unpack(names))
+local ledger = {}
+for i, class in ipairs(classes) do ledger[class] = tonumber(l[i] or 0) end
+local ran, began, created, fence_at, reason = tonumber(l[8] or 0), tonumber(l[9] or now), l[10], l[11], l[12]
+local steps = l[13] and 1 or 0
+local life = P .. 'life:' .. me
+
+local function answer(code, number, since, trial, why, detail)
+	local out = {code, tostring(number), tostring(since)}
+	for _, class in ipairs(classes) do out[#out + 1] = ledger[class] end
+	out[#out + 1], out[#out + 2], out[#out + 3], out[#out + 4] = steps, trial, why, detail
+	return out
+end
+
+if state == 'RUNNING' and h[5] == run then -- the same call again
+	if reason then return answer(9, fence_at, created, 0, reason, get(task, u .. 'error') or '') end
+	return answer(1, fence_at, created, redis.call('HGET', life, 'trial') == member and 1 or 0)
+end
+
+local set = {}
+local function charge(class)
+	ledger[class] = ledger[class] + 1
+	set[#set + 1], set[#set + 2] = u .. class, ledger[class]
+end
+
+if ARGV[12] ~= '' and h[5] ~= run then
+	charge('crashes')
+	put(task, u .. 'error', ARGV[12])
+	note(task, now, 'crashed', string.sub(ARGV[12], 1, 300))
+end
+
+local condemned = state == 'RUNNING' and reason
+local detail = condemned and (get(task, u .. 'error') or '')
+if state == 'RUNNING' and h[5] then
+	local gone = string.sub(h[5], 1, (string.find(h[5], ':', 1, true) or 0) - 1)
+	if gone ~= me then
+		charge('deaths')
+		local before = ran
+		local dead = redis.call('HMGET', P .. 'life:' .. gone, 'tick', 'trial')
+		ran = math.max(0, tonumber(dead[1] or 0) - began)
+		set[#set + 1], set[#set + 2] = u .. 'ran', ran
+		note(task, now, 'died', 'with node ' .. gone .. ' after ' .. ran .. ' ms')
+		if dead[2] == member then
+			charge('blamed')
+			local similar = math.max(ran, before) < 2000 or (ran <= 2 * before and before <= 2 * ran)
+			if ledger.blamed >= 2 and similar and not condemned then
+				condemned = 'KILLS_NODES'
+				detail = string.format('killed its node %d times, after %d and %d ms', ledger.blamed, before, ran)
+			end
+		end
+	end
+elseif not state and ARGV[11] ~= '0' then
+	condemned = 'NEVER_BEGUN'
+	detail = 'delivered ' .. ARGV[11] .. ' times and never begun'
+end
+
+-- 4. A suspect runs on trial, one at a time on a node, so that the next death has one culprit.
+local trial = 0
+if ledger.deaths >= 2 and not condemned then
+	local other = redis.call('HMGET', life, 'trial', 'trial_until')
+	local left = other[1] and other[1] ~= member and tonumber(other[2] or 0) - now or 0
+	if left > 0 then
+		if #set > 0 then
+			-- Charged once: the unit is PENDING with us now, and asking again finds nobody's death.
+			redis.call('HSET', task, 'owner', me, u .. 'state', 'PENDING', u .. 'run', run, u .. 'updated', now, unpack(set))
+		end
+		return {8, math.min(math.max(left, 250), 1000)}
+	end
+	local long = math.min(1.5 * ran + 2000, 4000 * 2 ^ (ledger.deaths - 2))
+	redis.call('HSET', life, 'trial', member, 'trial_until', string.format('%d', now + long))
+	redis.call('PEXPIRE', life, 86400000)
+	trial = 1
+end
+
+-- 5. Ours.
+local number = string.format('%d', tonumber(fence or 0) + 1)
+if not state then
+	if fence then opened(task) end
+	created = now
+	set[#set + 1], set[#set + 2], set[#set + 3], set[#set + 4] = u .. 'created', now, u .. 'work', ARGV[7]
+	put(task, u .. 'type', kind)
+else
+	if redis.call('PTTL', task) >= 0 then opened(task) end
+	if state ~= 'RUNNING' then
+		index(P, string.gsub(kind, '[%%:{}]', {['%'] = '%25', [':'] = '%3A', ['{'] = '%7B', ['}'] = '%7D'}), member, state, nil, now)
+		if reason then redis.call('HDEL', task, u .. 'reason') end
+	end
+end
+if condemned then
+	set[#set + 1], set[#set + 2] = u .. 'reason', condemned
+	put(task, u .. 'error', detail)
+	note(task, now, 'condemned', detail)
+end
+redis.call('HSET', task, 'owner', me, 'fence', number, u .. 'state', 'RUNNING', u .. 'run', run, u .. 'fence_at', number,
+	u .. 'began', now, u .. 'updated', now, unpack(set))
+if condemned then return answer(9, number, created, 0, condemned, detail) end
+return answer(1, number, created, trial)

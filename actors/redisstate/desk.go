@@ -1,0 +1,219 @@
+package redisstate
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/weir-run/weir/actors"
+	"github.com/weir-run/weir/messages"
+)
+
+// Task reads all of a task; see actors.StateDesk. A checkpoint that cannot be read is shown as a spent step whose error
+// says so.
+func (s *State) Task(ctx context.Context, id string) (*actors.TaskRecord, error) {
+	b, err := s.binding()
+	if err != nil {
+		return nil, err
+	}
+	key := b.keys.Task(id)
+	tx := s.rdb.TxPipeline() // one moment: values move between the two hashes when their length changes
+	small, long := tx.HGetAll(ctx, key), tx.HGetAll(ctx, key+":long")
+	lines, ttl := tx.LRange(ctx, key+":log", 0, -1), tx.PTTL(ctx, key)
+	marker := tx.HGetAll(ctx, b.keys.Submitted(id))
+	if _, err := tx.Exec(ctx); err != nil {
+		return nil, fmt.Errorf("read task %.80q: %w", id, err)
+	}
+	r := &actors.TaskRecord{ID: id, TTL: max(0, ttl.Val())}
+	units := map[string]map[string]string{}
+	for _, h := range []map[string]string{long.Val(), small.Val()} { // what is in both is newer in the small one
+		for field, value := range h {
+			unit, name := splitField(field)
+			if units[unit] == nil {
+				units[unit] = map[string]string{}
+			}
+			units[unit][name] = value
+		}
+	}
+	if h := units[""]; h != nil {
+		r.Owner = h["owner"]
+		r.Fence, _ = strconv.ParseUint(h["fence"], 10, 64)
+		r.Queued, _ = strconv.ParseInt(h["queued"], 10, 64)
+	}
+	for name, h := range units {
+		if h["state"] != "" {
+			r.Units = append(r.Units, *unitRecord(messages.Unescape(name), h))
+		}
+	}
+	for name, m := range marker.Val() {
+		entry, unit := pendingUnit(messages.Unescape(name), m)
+		if r.EntryID == "" || name == "" {
+			r.EntryID = entry
+		}
+		if units[name]["state"] == "" {
+			r.Units = append(r.Units, *unit)
+		}
+	}
+	if len(r.Units) == 0 {
+		return nil, fmt.Errorf("task %.80q: %w", id, actors.ErrNoTask)
+	}
+	slices.SortFunc(r.Units, func(a, b actors.UnitRecord) int {
+		return cmp.Or(a.Created.Compare(b.Created), cmp.Compare(a.Unit, b.Unit))
+	})
+	for _, line := range lines.Val() {
+		r.Log = append(r.Log, logLine(line))
+	}
+	for i := range r.Units {
+		if err := s.addDue(ctx, b, id, &r.Units[i]); err != nil {
+			return nil, err
+		}
+	}
+	return r, nil
+}
+
+// unitFields are what a UnitRecord shows, without steps.
+var unitFields = []string{
+	"state", "type", "failures", "crashes", "timeouts", "deaths", "blamed", "interruptions", "waits", "created", "began",
+	"updated", "ctype", "result", "error", "reason",
+}
+
+// Unit reads one unit without its steps; see actors.StateDesk.
+func (s *State) Unit(ctx context.Context, id, unit string) (*actors.UnitRecord, error) {
+	b, err := s.binding()
+	if err != nil {
+		return nil, err
+	}
+	key, names := b.keys.Task(id), make([]string, len(unitFields))
+	for i, f := range unitFields {
+		names[i] = unitPrefix(unit) + f
+	}
+	tx := s.rdb.TxPipeline()
+	small, long := tx.HMGet(ctx, key, names...), tx.HMGet(ctx, key+":long", names...)
+	marker := tx.HGet(ctx, b.keys.Submitted(id), messages.Escape(unit))
+	if _, err := tx.Exec(ctx); err != nil && !errors.Is(err, redis.Nil) {
+		return nil, fmt.Errorf("read task %.80q: %w", id, err)
+	}
+	h := map[string]string{}
+	for i, f := range unitFields {
+		for _, from := range [][]any{long.Val(), small.Val()} {
+			if v, ok := from[i].(string); ok {
+				h[f] = v
+			}
+		}
+	}
+	if h["state"] == "" {
+		if marker.Val() == "" {
+			return nil, fmt.Errorf("task %.80q: %w", id, actors.ErrNoTask)
+		}
+		_, u := pendingUnit(unit, marker.Val())
+		return u, nil
+	}
+	u := unitRecord(unit, h)
+	return u, s.addDue(ctx, b, id, u)
+}
+
+// addDue says when a RETRYING unit runs again.
+func (s *State) addDue(ctx context.Context, b *binding, id string, u *actors.UnitRecord) error {
+	if u.State != messages.State_STATE_RETRYING {
+		return nil
+	}
+	at, err := s.rdb.ZScore(ctx, b.keys.Due(), "r:"+messages.Escape(id)+":"+messages.Escape(u.Unit)).Result()
+	switch {
+	case errors.Is(err, redis.Nil): // promoted: it waits in the inbox
+	case err != nil:
+		return fmt.Errorf("read when task %.80q is due: %w", id, err)
+	default:
+		u.Due = time.UnixMilli(int64(at))
+	}
+	return nil
+}
+
+// splitField takes a field of the task's hash apart: the escaped unit, and what the field is called there.
+func splitField(field string) (unit, name string) {
+	head, step, isStep := strings.Cut(field, ":") // every other colon is escaped
+	i := strings.LastIndexByte(head, '/')
+	if i >= 0 {
+		unit = head[:i]
+	}
+	name = head[i+1:]
+	if isStep {
+		name += ":" + step
+	}
+	return unit, name
+}
+
+func unitRecord(unit string, h map[string]string) *actors.UnitRecord {
+	u := &actors.UnitRecord{
+		Unit: unit, State: stateFrom(h["state"]), Type: h["type"],
+		Created: msTime(h["created"]), Began: msTime(h["began"]), Updated: msTime(h["updated"]),
+		ContentType: h["ctype"], Error: h["error"], Reason: reasonFrom(h["reason"]),
+	}
+	if v, ok := h["result"]; ok {
+		u.Result = []byte(v)
+	}
+	for _, n := range []struct {
+		to   *int64
+		name string
+	}{
+		{&u.Ledger.Failures, "failures"},
+		{&u.Ledger.Crashes, "crashes"},
+		{&u.Ledger.Timeouts, "timeouts"},
+		{&u.Ledger.Deaths, "deaths"},
+		{&u.Ledger.Blamed, "blamed"},
+		{&u.Ledger.Interruptions, "interruptions"},
+		{&u.Ledger.Waits, "waits"},
+	} {
+		*n.to, _ = strconv.ParseInt(h[n.name], 10, 64)
+	}
+	for field, v := range h {
+		name, ok := strings.CutPrefix(field, "step:")
+		if !ok {
+			continue
+		}
+		step, err := messages.DecodeStep(messages.Unescape(name), []byte(v))
+		if err != nil {
+			step = messages.Step{Name: messages.Unescape(name), Status: messages.StepSpent, Error: err.Error()}
+		}
+		u.Steps = append(u.Steps, step)
+	}
+	sortSteps(u.Steps)
+	return u
+}
+
+// sortSteps puts steps into the order of their begin.
+func sortSteps(steps []messages.Step) {
+	slices.SortFunc(steps, func(a, b messages.Step) int {
+		return cmp.Or(cmp.Compare(a.BeganMS, b.BeganMS), cmp.Compare(a.EndedMS, b.EndedMS), cmp.Compare(a.Name, b.Name))
+	})
+}
+
+// pendingUnit is what the submit marker tells of a unit that was never begun: "<entry id> <work> <type>".
+func pendingUnit(unit, marker string) (entryID string, u *actors.UnitRecord) {
+	f := strings.SplitN(marker, " ", 3)
+	ms, _, _ := strings.Cut(f[0], "-")
+	u = &actors.UnitRecord{Unit: unit, State: messages.State_STATE_PENDING, Created: msTime(ms), Updated: msTime(ms)}
+	if len(f) == 3 {
+		u.Type = f[2]
+	}
+	return f[0], u
+}
+
+// logLine reads "<ms> <what> <detail>".
+func logLine(line string) actors.LogLine {
+	f := strings.SplitN(line, " ", 3)
+	l := actors.LogLine{At: msTime(f[0])}
+	if len(f) > 1 {
+		l.What = f[1]
+	}
+	if len(f) > 2 {
+		l.Detail = f[2]
+	}
+	return l
+}

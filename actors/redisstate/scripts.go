@@ -1,0 +1,70 @@
+package redisstate
+
+import (
+	"crypto/sha1" //nolint:gosec // Redis names scripts by their SHA-1
+	_ "embed"
+	"encoding/hex"
+	"strings"
+
+	"github.com/weir-run/weir/messages"
+)
+
+//go:embed begin.lua
+var beginLua string
+
+//go:embed checkpoint.lua
+var checkpointLua string
+
+//go:embed commit.lua
+var commitLua string
+
+//go:embed steps.lua
+var stepsLua string
+
+//go:embed submit.lua
+var submitLua string
+
+//go:embed publish.lua
+var publishLua string
+
+var (
+	beginScript      = newScript(beginLua, "")
+	checkpointScript = newScript(checkpointLua, "allow-oom")
+	commitScript     = newScript(commitLua, "allow-oom")
+	stepsScript      = newScript(stepsLua, "")
+	submitScript     = newScript(submitLua, "")
+	publishScript    = newScript(publishLua, "")
+)
+
+// include is where a script wants the shared prelude. A script that has a hot path puts it after that: the prelude makes
+// a closure for each of its functions at every call.
+const include = "-- include task.lua\n"
+
+// text is one form of a script, and the name Redis gives it.
+type text struct{ source, sha string }
+
+func newText(source string) text {
+	sum := sha1.Sum([]byte(source)) //nolint:gosec // see above
+	return text{source: source, sha: hex.EncodeToString(sum[:])}
+}
+
+// script is a script in the form for servers before 7.0, which know no flags, and for those since.
+type script struct{ plain, flagged text }
+
+func newScript(body, flags string) *script {
+	body = strings.Replace(body, include, messages.TaskLua, 1)
+	s := &script{plain: newText(body)}
+	s.flagged = s.plain
+	if flags != "" {
+		s.flagged = newText("#!lua flags=" + flags + "\n" + body)
+	}
+	return s
+}
+
+// form picks the text for a server that knows script flags or does not.
+func (s *script) form(flags bool) text {
+	if flags {
+		return s.flagged
+	}
+	return s.plain
+}

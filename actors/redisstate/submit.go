@@ -1,0 +1,91 @@
+package redisstate
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/weir-run/weir/actors"
+	"github.com/weir-run/weir/messages"
+)
+
+// markerTTL is how long Submit stays idempotent by id where the submission does not say: a week.
+const markerTTL = 7 * 24 * time.Hour
+
+// Submit adds tasks to the public stream; see actors.StateDesk. A Submission's TTL of 0 means 7 days, a negative one for
+// ever. An error on the way leaves some of the tasks added; repeat the whole call, those are known then.
+func (s *State) Submit(ctx context.Context, tasks []actors.Submission) ([]actors.Submitted, error) {
+	b, err := s.binding()
+	if err != nil {
+		return nil, err
+	}
+	answers := make([]actors.Submitted, 0, len(tasks))
+	for len(tasks) > 0 {
+		n := min(len(tasks), MaxBatch)
+		calls := make([]*call, n)
+		for i, t := range tasks[:n] {
+			calls[i] = submitCall(b, t)
+		}
+		tasks = tasks[n:]
+		// One pipeline after the other: the entries keep their order.
+		if err := s.batch.inOrder(ctx, calls); err != nil {
+			return nil, fmt.Errorf("submit %d tasks: %w", n, err)
+		}
+		for _, c := range calls {
+			a, err := submitAnswer(c)
+			if err != nil {
+				return nil, fmt.Errorf("submit %d tasks: %w", n, err)
+			}
+			answers = append(answers, a)
+		}
+	}
+	return answers, nil
+}
+
+func submitCall(b *binding, t actors.Submission) *call {
+	ttl := t.TTL
+	switch {
+	case ttl == 0:
+		ttl = markerTTL
+	case ttl < 0:
+		ttl = forever
+	}
+	kind := ""
+	for _, f := range t.Fields {
+		if f.Name == b.fields.Type {
+			kind = f.Value
+			break
+		}
+	}
+	args := make([]any, 0, 5+2*len(t.Fields))
+	args = append(args, messages.Escape(t.Unit), t.Work, kind, max(0, t.MaxLen), ttlMS(ttl))
+	for _, f := range t.Fields {
+		args = append(args, f.Name, f.Value)
+	}
+	return newCall(submitScript, []string{b.keys.Stream, b.keys.Submitted(t.ID)}, args)
+}
+
+// submitAnswer tells what the server said to one task (part of its answer) from a server that cannot be reached (an
+// error for the whole call).
+func submitAnswer(c *call) (actors.Submitted, error) {
+	if c.err != nil {
+		if isReply(c.err) {
+			return actors.Submitted{Err: c.err}, nil
+		}
+		return actors.Submitted{}, c.err
+	}
+	r := replyReader{list: asList(c.reply)}
+	what, a := r.int(), actors.Submitted{EntryID: r.string()}
+	switch what {
+	case 1:
+	case 2:
+		a.Known = true
+	case 3:
+		a.Err = actors.ErrConflict
+	case 4:
+		a.Err = actors.ErrBacklogFull
+	default:
+		return a, fmt.Errorf("submit.lua answered %d", what)
+	}
+	return a, r.err
+}
