@@ -1,0 +1,108 @@
+package redisstream
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/weir-run/weir/messages"
+	"github.com/weir-run/weir/streambridge"
+)
+
+// Beat renews what is held, in scripts of at most 500 entries, and keeps the node's liveness key for a lease; with
+// nothing held it does only that. After an error some of it may be renewed, and what was found on the way is in the
+// answer beside the error; repeat it.
+func (s *Stream) Beat(ctx context.Context, held []streambridge.Held) (streambridge.Beat, error) {
+	var out streambridge.Beat
+	b, err := s.open("beat")
+	if err != nil {
+		return out, err
+	}
+	byStream := map[string][]streambridge.Held{}
+	for _, h := range held {
+		byStream[h.Stream] = append(byStream[h.Stream], h)
+	}
+	if len(held) == 0 {
+		byStream[b.keys.Stream] = nil
+	}
+	cancelled := map[string]struct{}{}
+	for _, stream := range b.streams() {
+		of, ok := byStream[stream]
+		if !ok {
+			continue
+		}
+		// In the order of ids, so that a chunk is one range of the pending list.
+		slices.SortFunc(of, func(x, y streambridge.Held) int { return compareIDs(x.ID, y.ID) })
+		for first := true; first || len(of) > 0; first = false {
+			n := min(len(of), chunk)
+			if err := s.beatChunk(ctx, b, stream, of[:n], &out, cancelled); err != nil {
+				return out, fmt.Errorf("beat for %d entries: %w", len(held), err)
+			}
+			if out.Usurped {
+				return streambridge.Beat{Usurped: true}, nil
+			}
+			of = of[n:]
+		}
+	}
+	return out, nil
+}
+
+func (s *Stream) beatChunk(ctx context.Context, b *binding, stream string, held []streambridge.Held, out *streambridge.Beat, cancelled map[string]struct{}) error {
+	args := append(make([]any, 0, 8+3*len(held)), b.keys.Prefix, b.names.Group, b.node.Consumer, b.node.Incarnation,
+		b.node.Lease.Milliseconds(), s.deadTTL.Load(), s.clientID.Load(), b.keys.Stream)
+	tasks := make(map[string]string, len(held))
+	for _, h := range held {
+		n := name(h.TaskID, h.Unit)
+		tasks[n] = h.TaskID
+		args = append(args, h.ID, n, flag(h.Saved))
+	}
+	reply, err := b.run(ctx, beatScript, []string{stream}, args...)
+	if err != nil {
+		return err
+	}
+	row, err := asRow(reply, 1)
+	if err != nil {
+		return err
+	}
+	if asInt(row[0]) == 1 {
+		out.Usurped = true
+		return nil
+	}
+	if row, err = asRow(reply, 5); err != nil {
+		return err
+	}
+	refs := func(v any) (refs []messages.Ref) {
+		for _, id := range asStrings(v) {
+			refs = append(refs, messages.Ref{Stream: stream, ID: id})
+		}
+		return refs
+	}
+	lost, saved, gone := refs(row[1]), refs(row[2]), refs(row[3])
+	s.remember(saved)
+	s.forget(lost)
+	s.forget(gone)
+	out.Lost = append(out.Lost, lost...)
+	out.Saved = append(out.Saved, saved...)
+	out.Gone = append(out.Gone, gone...)
+	for _, n := range asStrings(row[4]) {
+		task := tasks[n]
+		if _, ok := cancelled[task]; !ok {
+			cancelled[task] = struct{}{}
+			out.Cancelled = append(out.Cancelled, task)
+		}
+	}
+	return nil
+}
+
+// compareIDs orders entry ids as the server does. Their halves may need 64 bits, so they are compared as text.
+func compareIDs(x, y string) int {
+	xms, xseq, _ := strings.Cut(x, "-")
+	yms, yseq, _ := strings.Cut(y, "-")
+	return cmp.Or(compareDigits(xms, yms), compareDigits(xseq, yseq))
+}
+
+func compareDigits(x, y string) int {
+	return cmp.Or(cmp.Compare(len(x), len(y)), strings.Compare(x, y))
+}

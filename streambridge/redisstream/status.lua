@@ -1,0 +1,62 @@
+-- Read the group as operators see it.
+-- KEYS[1] public stream  KEYS[2] inbox
+-- ARGV: P, group
+-- Returns {length, inbox length, lag or -1, pending, id of the oldest pending entry or "", now ms, dead letters, due,
+--   states {name, count, …}, consumers {{name, incarnation, live, pending, idle ms, last tick ms or 0}, …}, unserved}.
+-- Atomic so that the numbers belong together. It writes nothing.
+local stream, inbox, P, group = KEYS[1], KEYS[2], ARGV[1], ARGV[2]
+local ms = now_ms()
+local calm = tonumber(redis.call('HGET', P .. 'meta', 'calm_until') or 0) > ms
+
+local lag, waiting, oldest, consumers, at = 0, 0, '', {}, {}
+for _, key in ipairs({stream, inbox}) do
+  local g = find(groups(key), group)
+  if g then
+    if lag >= 0 and type(g.lag) == 'number' then lag = lag + g.lag elseif not g.lag then lag = -1 end
+    waiting = waiting + g.pending
+    if g.pending > 0 then
+      local first = redis.call('XPENDING', key, group)[2]
+      if oldest == '' or before(first, oldest) then oldest = first end
+    end
+    for _, row in ipairs(redis.call('XINFO', 'CONSUMERS', key, group)) do
+      local c = dict(row)
+      local seen = at[c.name]
+      if not seen then
+        local inc = redis.call('HGET', P .. 'consumer:' .. escape(c.name), 'inc') or ''
+        local live = inc ~= '' and (calm or redis.call('EXISTS', P .. 'node:' .. inc) == 1)
+        local tick = inc ~= '' and redis.call('HGET', P .. 'life:' .. inc, 'tick') or 0
+        seen = {c.name, inc, live and 1 or 0, 0, c.idle, tonumber(tick)}
+        at[c.name] = seen
+        consumers[#consumers + 1] = seen
+      end
+      seen[4] = seen[4] + c.pending
+      seen[5] = math.min(seen[5], c.idle)
+    end
+  end
+end
+
+local states = {}
+local kinds = redis.call('SMEMBERS', P .. 'index:kinds')
+for state in pairs(indexed) do
+  local n = 0
+  for _, k in ipairs(kinds) do n = n + redis.call('ZCARD', P .. 'index:' .. state .. ':' .. k) end
+  states[#states + 1] = state
+  states[#states + 1] = n
+end
+states[#states + 1] = 'SUCCEEDED'
+states[#states + 1] = tonumber(redis.call('HGET', P .. 'counts', 'succeeded') or 0)
+
+local unserved, theirs = {}, {}
+local types = redis.call('SMEMBERS', P .. 'types')
+if #types > 0 then
+  for _, c in ipairs(consumers) do
+    if c[3] == 1 then
+      for _, t in ipairs(unpack_fields(redis.call('HGET', P .. 'life:' .. c[2], 'types') or '')) do theirs[t] = true end
+    end
+  end
+  for _, t in ipairs(types) do
+    if not theirs[t] then unserved[#unserved + 1] = t end
+  end
+end
+return {redis.call('XLEN', stream), redis.call('XLEN', inbox), lag, waiting, oldest, ms, redis.call('XLEN', P .. 'dead'),
+  redis.call('ZCARD', P .. 'due'), states, consumers, unserved}

@@ -1,0 +1,216 @@
+-- What the stream's own scripts share. Stands after messages.TaskLua and before a script's own text.
+-- stream is the public stream, P the group's key prefix, keep the time to live of a dead letter in ms.
+
+local final = {SUCCEEDED = true, FAILED = true, CANCELLED = true}
+
+-- What vanishes by itself when a group is no longer used: consumer names and the map of saved entries.
+local week = 7 * 24 * 3600 * 1000
+local day = 24 * 3600 * 1000
+
+local function escape(s)
+  return (string.gsub(s, '[%%:{}]', {['%'] = '%25', [':'] = '%3A', ['{'] = '%7B', ['}'] = '%7D'}))
+end
+
+local function unescape(s)
+  return (string.gsub(s, '%%(%x%x)', {['25'] = '%', ['3A'] = ':', ['7B'] = '{', ['7D'] = '}'}))
+end
+
+local function dict(flat)
+  local d = {}
+  for i = 1, #flat, 2 do d[flat[i]] = flat[i + 1] end
+  return d
+end
+
+-- before says whether entry id a comes before b. The halves are 64 bits wide, more than a Lua number holds, so they
+-- are compared as text.
+local function before(a, b)
+  local ams, aseq = string.match(a, '^(%d+)-(%d+)$')
+  local bms, bseq = string.match(b, '^(%d+)-(%d+)$')
+  if ams == bms then ams, bms = aseq, bseq end
+  if #ams ~= #bms then return #ams < #bms end
+  return ams < bms
+end
+
+-- after is the id that follows; id itself where the arithmetic would not be exact, which only keeps one entry more.
+local function after(id)
+  local ms, seq = string.match(id, '^(%d+)-(%d+)$')
+  if #seq > 15 then return id end
+  return string.format('%s-%.0f', ms, seq + 1)
+end
+
+-- just_before is the id that precedes; 0-0 where the arithmetic would not be exact, which only replays more.
+local function just_before(id)
+  local ms, seq = string.match(id, '^(%d+)-(%d+)$')
+  if #seq > 15 or #ms > 15 then return '0-0' end
+  if seq + 0 > 0 then return string.format('%s-%.0f', ms, seq - 1) end
+  if ms + 0 == 0 then return '0-0' end
+  return string.format('%.0f-18446744073709551615', ms - 1)
+end
+
+-- groups lists the groups of a stream as tables; none where there is no stream.
+local function groups(key)
+  local rows = redis.pcall('XINFO', 'GROUPS', key)
+  if rows.err then
+    if string.find(rows.err, 'no such key', 1, true) then return {} end
+    error(rows.err)
+  end
+  local out = {}
+  for i, row in ipairs(rows) do out[i] = dict(row) end
+  return out
+end
+
+local function find(rows, name)
+  for _, g in ipairs(rows) do
+    if g.name == name then return g end
+  end
+end
+
+-- ensure makes the group where it is missing: on the public stream at the low-water mark kept in meta, on the inbox
+-- at the beginning (what was acknowledged there answers "done" again). It returns the group's epoch, which is another
+-- one after each loss: a node that knows an older one has lost what it held.
+local function ensure(P, stream, group, inc, ms)
+  local made = false
+  for _, key in ipairs({stream, P .. 'inbox'}) do
+    if not find(groups(key), group) then
+      local from = '0-0'
+      if key == stream and redis.call('EXISTS', key) == 1 then
+        local low = redis.call('HGET', P .. 'meta', 'low')
+        -- A stream that was deleted and made anew may have younger ids than the mark when a clock went back.
+        if low and not before(dict(redis.call('XINFO', 'STREAM', key))['last-generated-id'], low) then from = low end
+      end
+      redis.call('XGROUP', 'CREATE', key, group, from, 'MKSTREAM')
+      made = true
+    end
+  end
+  local epoch = redis.call('HGET', P .. 'meta', 'epoch')
+  if made or not epoch then
+    epoch = string.format('%.0f-%s', ms, inc)
+    redis.call('HSET', P .. 'meta', 'epoch', epoch)
+  end
+  return epoch
+end
+
+-- pending returns an entry's row of the pending list {id, consumer, idle, deliveries}, or nil; of `who` only if given.
+local function pending(key, group, id, who)
+  local rows
+  if who then
+    rows = redis.pcall('XPENDING', key, group, id, id, 1, who)
+  else
+    rows = redis.pcall('XPENDING', key, group, id, id, 1)
+  end
+  return not rows.err and rows[1] or nil
+end
+
+-- bodies returns a function that says whether a pending entry of the stream still has its body. XCLAIM silently drops
+-- one that has none, so each claim looks first. Looking copies the body, a megabyte at worst, so where nothing at or
+-- after `lowest` was ever deleted (Redis 7.0 keeps count) nobody looks.
+local function bodies(key, lowest)
+  local info = redis.pcall('XINFO', 'STREAM', key)
+  if info.err then return function() return false end end
+  local d = dict(info)
+  local first, deleted = d['recorded-first-entry-id'], d['max-deleted-entry-id']
+  if first and deleted and d.length > 0 and not before(lowest, first) and before(deleted, lowest) then
+    return function() return true end
+  end
+  return function(id) return body(key, id) ~= nil end
+end
+
+-- control reads a control field of an entry that Weir made.
+local function control(flat, name)
+  for i = 1, #flat, 2 do
+    if flat[i] == name then return flat[i + 1] end
+  end
+end
+
+-- field is the name of a unit's field in the task hash; eunit is the escaped unit.
+local function field(eunit, name)
+  if eunit == '' then return name end
+  return eunit .. '/' .. name
+end
+
+-- fail ends a unit that has not ended: FAILED, its fence raised so that whoever runs it is refused, its slots given
+-- up, what waits for the task let through. name is "<escaped id>:<escaped unit>".
+local function fail(P, name, agent_type, ms, reason, detail, keep)
+  local eid, eunit = string.match(name, '^([^:]*):(.*)$')
+  local task = P .. 'task:' .. eid
+  local had = redis.call('HMGET', task, field(eunit, 'state'), field(eunit, 'type'), field(eunit, 'run'), 'fence')
+  local state, run = had[1], had[3]
+  if final[state] then return end
+  agent_type = had[2] or agent_type
+  if not state then
+    if had[4] then opened(task) end
+    redis.call('HSET', task, field(eunit, 'created'), ms)
+    put(task, field(eunit, 'type'), agent_type)
+  end
+  redis.call('HINCRBY', task, 'fence', 1)
+  redis.call('HSET', task, field(eunit, 'state'), 'FAILED', field(eunit, 'updated'), ms, field(eunit, 'reason'), reason)
+  put(task, field(eunit, 'error'), detail)
+  index(P, escape(agent_type), name, state, 'FAILED', ms)
+  redis.call('PEXPIRE', P .. 'index:FAILED:' .. escape(agent_type), keep)
+  redis.call('ZREM', P .. 'due', 'r:' .. name)
+  if run then
+    local life = P .. 'life:' .. string.match(run, '^[^:]*')
+    if redis.call('HGET', life, 'trial') == name then redis.call('HDEL', life, 'trial', 'trial_until') end
+  end
+  redis.call('HINCRBY', P .. 'counts', 'failed', 1)
+  redis.call('HDEL', task .. ':body', eunit)
+  note(task, ms, 'failed', reason .. ' ' .. detail)
+  disown(P, task)
+  closed(task, keep)
+end
+
+-- gone settles an entry that is pending and has no body any more, because somebody trimmed or deleted it: rebuilt into
+-- the inbox from the copy beside its task, else a dead letter that says so. name may be nil: then only an entry that a
+-- heartbeat has saved is known. It returns false when a dead letter was made.
+local function gone(P, key, group, id, deliveries, name, ms, keep)
+  local member = key .. '\0' .. id
+  name = redis.call('HGET', P .. 'saved', member) or name
+  local waits, copy, task, eid, eunit = false, nil, nil, nil, nil
+  if name then
+    eid, eunit = string.match(name, '^([^:]*):(.*)$')
+    task = P .. 'task:' .. eid
+    -- Committed already: only the acknowledgement is missing.
+    waits = final[redis.call('HGET', task, field(eunit, 'state'))]
+      or redis.call('ZSCORE', P .. 'due', 'r:' .. name)
+    copy = not waits and saved(task, eunit)
+  end
+  if copy then
+    local wake = redis.call('HGET', task, field(eunit, 'wake'))
+    to_inbox(P, with_control(copy, unescape(eid), control(copy, 'weir.origin') or '', wake or 0))
+    note(task, ms, 'rebuilt', 'somebody removed the body of entry ' .. id)
+  elseif not waits then
+    local detail = 'somebody trimmed or deleted the entry while it was pending, and there was no copy'
+    local head = {reason = 'BODY_GONE', detail = detail, stream = key, entry = id, deliveries = deliveries}
+    if name then
+      head.task_id, head.unit = unescape(eid), unescape(eunit)
+      head.type = redis.call('HGET', task, field(eunit, 'type')) or ''
+    end
+    letter(P, ms, keep, head)
+    if name then fail(P, name, head.type, ms, head.reason, detail, keep) end
+  end
+  redis.call('XACK', key, group, id)
+  redis.call('HDEL', P .. 'saved', member)
+  return (copy or waits) and true or false
+end
+
+-- settle_entry acknowledges an entry for good; an inbox entry is nobody else's and is deleted with it.
+local function settle_entry(P, key, group, id)
+  redis.call('XACK', key, group, id)
+  if key == P .. 'inbox' then redis.call('XDEL', key, id) end
+  redis.call('HDEL', P .. 'saved', key .. '\0' .. id)
+end
+
+-- register says that the consumer name and the liveness belong to this incarnation.
+local function register(P, me, inc, client, lease, ms)
+  local key = P .. 'consumer:' .. escape(me)
+  redis.call('HSET', key, 'inc', inc, 'client', client, 'beat', ms)
+  redis.call('HDEL', key, 'left')
+  redis.call('PEXPIRE', key, week)
+  redis.call('SET', P .. 'node:' .. inc, me, 'PX', lease)
+end
+
+-- usurped says whether the consumer name belongs to another incarnation.
+local function usurped(P, me, inc)
+  local owner = redis.call('HGET', P .. 'consumer:' .. escape(me), 'inc')
+  return owner and owner ~= inc
+end

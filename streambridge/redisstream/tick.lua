@@ -1,0 +1,230 @@
+-- One turn of the clock that every node runs once a second: pulse, trim, promote, sweep, reap, bury the dead consumers.
+-- KEYS[1] public stream  KEYS[2] inbox
+-- ARGV: P, group, consumer, incarnation, lease ms, room, stray ms, keep ms, sweep (1 to look for strays), quota (how many
+--   orphans this turn may still take, -1 for its fair share), client id, types (packed), host, pid
+-- Returns {1} when the consumer name is another's, else {0, epoch, own pending, claimed, strays, buried, promoted, trimmed,
+--   unserved, orphans left, calm, missed, live nodes, more, quota left}; claimed and strays are lists of
+--   {stream (1 or 2), id, deliveries, fields, saved (1 or 0)}, buried of {stream, id}.
+-- Atomic because each part looks before it acts, and between the two another node may act on the same entry, retry or
+-- consumer. The entries handed out come last: if anything before fails nothing has been claimed. Repeated, it goes
+-- on where it was; what a lost reply claimed is a stray after a while.
+local stream, inbox = KEYS[1], KEYS[2]
+local P, group, me, inc, lease = ARGV[1], ARGV[2], ARGV[3], ARGV[4], tonumber(ARGV[5])
+local room, stray, keep = tonumber(ARGV[6]), tonumber(ARGV[7]), tonumber(ARGV[8])
+local meta, due, name = P .. 'meta', P .. 'due', P .. 'consumer:' .. escape(me)
+local most, most_bytes = 200, 4194304 -- of each kind of work in one script: some ms of the server's time
+if usurped(P, me, inc) then return {1} end
+local ms = now_ms()
+local epoch = ensure(P, stream, group, inc, ms)
+-- Forgotten when somebody emptied the server.
+if redis.call('EXISTS', name) == 0 then
+  register(P, me, inc, ARGV[11], lease, ms)
+else
+  redis.call('HSET', name, 'client', ARGV[11])
+end
+
+-- Pulse. After half a lease without any tick nobody could renew: everybody counts as alive for one more lease.
+local facts = redis.call('HMGET', meta, 'pulse', 'calm_until', 'low', 'missed', 'cursor')
+local calm_until = tonumber(facts[2] or 0)
+if facts[1] and ms - facts[1] > lease / 2 then
+  calm_until = ms + lease
+  redis.call('HSET', meta, 'calm_until', calm_until)
+end
+local calm = calm_until > ms
+redis.call('HSET', meta, 'pulse', ms)
+local life = P .. 'life:' .. inc
+redis.call('HSET', life, 'tick', ms, 'consumer', me, 'types', ARGV[12], 'host', ARGV[13], 'pid', ARGV[14])
+redis.call('PEXPIRE', life, day)
+redis.call('ZADD', P .. 'nodes', ms, inc)
+redis.call('ZREMRANGEBYSCORE', P .. 'nodes', '-inf', ms - day)
+
+local function is_live(node)
+  return node and (calm or redis.call('EXISTS', P .. 'node:' .. node) == 1)
+end
+local live = {}
+for _, node in ipairs(redis.call('ZRANGEBYSCORE', P .. 'nodes', ms - lease, '+inf')) do
+  if node == inc or redis.call('EXISTS', P .. 'node:' .. node) == 1 then live[#live + 1] = node end
+end
+
+-- Trim, exactly: nothing that any group has not acknowledged.
+local trimmed, missed = 0, 0
+for i, key in ipairs({stream, inbox}) do
+  local least
+  for _, g in ipairs(groups(key)) do
+    local first = after(g['last-delivered-id'])
+    if g.pending > 0 then first = redis.call('XPENDING', key, g.name)[2] end
+    if not least or before(first, least) then least = first end
+    if i == 1 and g.name == group then
+      local low = g['last-delivered-id']
+      if g.pending > 0 then low = just_before(first) end
+      if low ~= facts[3] then redis.call('HSET', meta, 'low', low) end
+      -- Entries that are neither in the stream nor were ever given to us: somebody trimmed them undelivered.
+      local info, read = dict(redis.call('XINFO', 'STREAM', key)), g['entries-read']
+      if type(read) == 'number' and info['entries-added'] then
+        local lost, told = math.max(info['entries-added'] - info.length - read, 0), tonumber(facts[4] or 0)
+        missed = math.max(lost - told, 0)
+        if lost ~= told then redis.call('HSET', meta, 'missed', lost) end
+      end
+    end
+  end
+  trimmed = trimmed + redis.call('XTRIM', key, 'MINID', least)
+end
+if redis.call('EXISTS', P .. 'dead') == 1 then
+  redis.call('XTRIM', P .. 'dead', 'MINID', string.format('%.0f', math.max(ms - keep, 0)))
+end
+
+-- Promote what is due.
+local more, promoted, buried = false, 0, {}
+local ripe = redis.call('ZRANGEBYSCORE', due, '-inf', ms, 'LIMIT', 0, most)
+for _, member in ipairs(ripe) do
+  local what, rest = string.match(member, '^(%a):(.*)$')
+  if what == 'r' then
+    local eid, eunit = string.match(rest, '^([^:]*):(.*)$')
+    local task = P .. 'task:' .. eid
+    local had = redis.call('HMGET', task, field(eunit, 'state'), field(eunit, 'wake'), field(eunit, 'type'))
+    local copy = had[1] == 'RETRYING' and saved(task, eunit)
+    if copy then
+      to_inbox(P, with_control(copy, unescape(eid), control(copy, 'weir.origin') or '', had[2] or 0))
+      promoted = promoted + 1
+    elseif had[1] == 'RETRYING' then
+      local detail = 'to be retried, and the copy of its entry is gone'
+      letter(P, ms, keep, {reason = 'BODY_GONE', detail = detail, task_id = unescape(eid), unit = unescape(eunit),
+        type = had[3] or ''})
+      fail(P, rest, had[3] or '', ms, 'BODY_GONE', detail, keep)
+    end
+    redis.call('ZREM', due, member)
+  elseif what == 'q' then
+    local task = P .. 'task:' .. rest
+    local had = redis.call('HMGET', task, 'owner', 'queued')
+    if not is_live(had[1]) then disown(P, task, had[2]) end
+    if redis.call('EXISTS', task .. ':waiting') == 1 then
+      redis.call('ZADD', due, ms + lease, member)
+    else
+      redis.call('ZREM', due, member)
+    end
+  else
+    redis.call('ZREM', due, member)
+  end
+end
+more = more or #ripe == most
+
+-- Agent types whose readers lacked them: drain ours, name those that no live node has.
+local unserved, drained = {}, 0
+local waiting = redis.call('SMEMBERS', P .. 'types')
+if #waiting > 0 then
+  local ours, theirs = {}, {}
+  for _, t in ipairs(unpack_fields(ARGV[12])) do ours[t] = true end
+  for _, node in ipairs(live) do
+    for _, t in ipairs(unpack_fields(redis.call('HGET', P .. 'life:' .. node, 'types') or '')) do theirs[t] = true end
+  end
+  for _, t in ipairs(waiting) do
+    local key = P .. 'type:' .. escape(t)
+    if ours[t] then
+      for _, e in ipairs(redis.call('XRANGE', key, '-', '+', 'COUNT', most - drained)) do
+        to_inbox(P, e[2])
+        redis.call('XDEL', key, e[1])
+        drained = drained + 1
+      end
+    end
+    if redis.call('XLEN', key) == 0 then
+      redis.call('DEL', key)
+      redis.call('SREM', P .. 'types', t)
+    elseif drained >= most then
+      more = true
+      break
+    elseif not theirs[t] then
+      unserved[#unserved + 1] = t
+    end
+  end
+end
+
+-- Copies whose entries were settled by somebody who did not know of them.
+if redis.call('EXISTS', P .. 'saved') == 1 then
+  local found = redis.call('HSCAN', P .. 'saved', facts[5] or '0', 'COUNT', 10)
+  redis.call('HSET', meta, 'cursor', found[1])
+  for i = 1, math.min(#found[2], 40), 2 do
+    local key, id = string.match(found[2][i], '^(.*)%z(.-)$')
+    if not pending(key, group, id) then redis.call('HDEL', P .. 'saved', found[2][i]) end
+  end
+end
+
+-- Who is there. A consumer lives while its incarnation does; one that left in order does not, calm or no calm.
+local dead, mine, orphans = {}, 0, 0
+local known = {}
+for i, key in ipairs({stream, inbox}) do
+  for _, row in ipairs(redis.call('XINFO', 'CONSUMERS', key, group)) do
+    local c = dict(row)
+    if c.name == me then
+      mine = mine + c.pending
+    else
+      local k = known[c.name]
+      if not k then
+        local had = redis.call('HMGET', P .. 'consumer:' .. escape(c.name), 'inc', 'left')
+        k = {name = c.name, pending = {0, 0}, live = is_live(had[1]) or (calm and not had[2])}
+        known[c.name] = k
+        if not k.live then dead[#dead + 1] = k end
+      end
+      k.pending[i] = c.pending
+      if not k.live then orphans = orphans + c.pending end
+    end
+  end
+end
+for _, c in ipairs(dead) do
+  if c.pending[1] + c.pending[2] == 0 then
+    redis.call('XGROUP', 'DELCONSUMER', stream, group, c.name)
+    redis.call('XGROUP', 'DELCONSUMER', inbox, group, c.name)
+    redis.call('DEL', P .. 'consumer:' .. escape(c.name))
+  end
+end
+
+-- Hand out. Bodies are looked at first: XCLAIM silently drops an entry without one.
+local bytes = 0
+local function hand_out(list, i, row, deliveries)
+  local key, id = KEYS[i], row[1]
+  local flat = body(key, id)
+  if not flat then
+    if not gone(P, key, group, id, row[4], nil, ms, keep) then buried[#buried + 1] = {i, id} end
+    return
+  end
+  redis.call('XCLAIM', key, group, me, 0, id, 'RETRYCOUNT', deliveries, 'JUSTID')
+  for _, v in ipairs(flat) do bytes = bytes + #v end
+  list[#list + 1] = {i, id, deliveries, flat, redis.call('HEXISTS', P .. 'saved', key .. '\0' .. id)}
+end
+
+local strays = {}
+if ARGV[9] == '1' then
+  for i, key in ipairs(KEYS) do
+    local want = math.min(room - #strays, most - #strays)
+    if want > 0 then
+      local rows = redis.call('XPENDING', key, group, 'IDLE', stray, '-', '+', want, me)
+      for n, row in ipairs(rows) do
+        hand_out(strays, i, row, row[4])
+        if bytes > most_bytes then break end
+      end
+      more = more or #rows == want and want < room - #strays or bytes > most_bytes
+    end
+  end
+end
+
+local claimed = {}
+room = room - #strays
+local quota = tonumber(ARGV[10])
+if quota < 0 then quota = math.ceil(orphans / math.max(#live, 1)) end
+quota = math.min(quota, room)
+for _, c in ipairs(dead) do
+  for i, key in ipairs(KEYS) do
+    local want = math.min(quota, most - #claimed)
+    if c.pending[i] > 0 and want > 0 and bytes <= most_bytes then
+      for _, row in ipairs(redis.call('XPENDING', key, group, 'IDLE', lease, '-', '+', want, c.name)) do
+        if bytes > most_bytes then break end
+        hand_out(claimed, i, row, row[4] + 1)
+        quota = quota - 1
+        orphans = orphans - 1
+      end
+    end
+  end
+end
+if quota > 0 and (#claimed == most or bytes > most_bytes) then more = true else quota = -1 end
+
+return {0, epoch, mine, claimed, strays, buried, promoted, trimmed, unserved, orphans, calm and 1 or 0, missed, #live,
+  more and 1 or 0, quota}
