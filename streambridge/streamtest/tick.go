@@ -1,0 +1,146 @@
+package streamtest
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/weir-run/weir/messages"
+	"github.com/weir-run/weir/streambridge"
+)
+
+var tickTests = []test{
+	{"an idle tick finds nothing", func(w *world) {
+		n := w.open("a")
+		require.Equal(w, streambridge.Tick{Nodes: 1}, clean(n.tick(10)))
+	}},
+	{"a due retry is promoted when it is due, under its wake", func(w *world) {
+		n := w.open("a")
+		fields := append([]messages.Pair{{Name: messages.ControlOrigin, Value: "7-7"}}, task("x:{y}")...)
+		w.Retry("x:{y}", "p/q", Lease/4, fields)
+		require.Zero(w, n.tick(10).Promoted)
+		require.Empty(w, n.read(10))
+		w.Pass(Lease / 4)
+		require.Equal(w, 1, n.tick(10).Promoted)
+		require.Zero(w, n.tick(10).Promoted)
+		got := n.read(10)
+		require.Len(w, got, 1)
+		require.Equal(w, w.Inbox(), got[0].Stream)
+		require.Equal(w, "x:{y}", value(got[0], messages.ControlID))
+		require.Equal(w, "7-7", value(got[0], messages.ControlOrigin))
+		require.Equal(w, "1", value(got[0], messages.ControlWake))
+		require.Equal(w, "work of x:{y}", value(got[0], "payload"))
+	}},
+	{"many due retries are promoted in turns", func(w *world) {
+		n := w.open("a")
+		for i := range 450 {
+			w.Retry(fmt.Sprint("r", i), "", 0, task(fmt.Sprint("r", i)))
+		}
+		w.Pass(time.Millisecond)
+		got := n.ticks(10)
+		require.Equal(w, 450, got.Promoted)
+		require.Equal(w, 450, w.Len(w.Inbox()))
+	}},
+	{"a retry of what was ended meanwhile is forgotten", func(w *world) {
+		n := w.open("a")
+		w.Retry("x", "", 0, task("x"))
+		w.Cancel("x", "")
+		w.Pass(time.Millisecond)
+		require.Zero(w, n.tick(10).Promoted)
+		require.Empty(w, n.read(10))
+		st, err := n.Status(w.ctx())
+		require.NoError(w, err)
+		require.Zero(w, st.Due)
+	}},
+	{"what waits for an owner goes on when the owner dies", func(w *world) {
+		w.add(1)
+		a, b := w.open("a"), w.open("b")
+		held := a.hold(1)
+		w.Begin(a.Node, "t1", "")
+		w.Queue("t1", task("t1"))
+		w.Queue("t1", task("t1"))
+		w.live(Lease, map[*node][]streambridge.Held{a: held, b: nil})
+		require.Equal(w, 2, w.Unit("t1", "").Waiting, "the owner lives")
+		w.Kill(a.Node)
+		w.live(Lease+time.Second, map[*node][]streambridge.Held{b: nil})
+		require.Equal(w, 1, w.Unit("t1", "").Waiting)
+		require.Empty(w, w.Unit("t1", "").Owner)
+		require.Equal(w, 1, w.Len(w.Inbox()))
+		w.live(Lease+time.Second, map[*node][]streambridge.Held{b: nil})
+		require.Zero(w, w.Unit("t1", "").Waiting)
+	}},
+	{"trimming stops at what any group has not acknowledged", func(w *world) {
+		others := w.Group("audit")
+		w.add(6)
+		n := w.open("a")
+		held := n.hold(6)
+		require.NoError(w, n.Ack(w.ctx(), refsOf(held[:3])))
+		require.Zero(w, n.tick(0).Trimmed, "the other group has read nothing")
+		others()
+		require.EqualValues(w, 3, n.tick(0).Trimmed)
+		require.Equal(w, 3, w.Len(w.public()))
+		require.NoError(w, n.Ack(w.ctx(), refsOf(held[4:])))
+		require.Zero(w, n.tick(0).Trimmed, "the fourth is pending")
+		require.NoError(w, n.Ack(w.ctx(), refsOf(held[3:])))
+		require.EqualValues(w, 3, n.tick(0).Trimmed)
+		require.Zero(w, w.Len(w.public()))
+		w.add(1)
+		require.Zero(w, n.tick(0).Trimmed, "not delivered yet")
+		require.Len(w, n.read(10), 1)
+	}},
+	{"entries that somebody trimmed undelivered are told once", func(w *world) {
+		w.add(10)
+		n := w.open("a")
+		require.Len(w, n.read(2), 2)
+		require.Zero(w, n.tick(0).Missed)
+		w.Trim(3)
+		require.EqualValues(w, 5, n.tick(0).Missed)
+		require.Zero(w, n.tick(0).Missed)
+	}},
+	{"own entries that nobody renews are strays", func(w *world) {
+		w.add(5)
+		n := w.open("a")
+		held := n.hold(5)
+		n.tick(10)
+		w.live(Lease/2, map[*node][]streambridge.Held{n: held[:2]})
+		require.Empty(w, n.tick(10).Strays)
+		w.Pass(Lease / 4)
+		n.beat(held[:2]...)
+		require.Empty(w, n.tick(0).Strays, "no room")
+		got := n.tick(2).Strays
+		require.Len(w, got, 2)
+		require.EqualValues(w, 1, got[0].Deliveries, "a stray was delivered no further time")
+		require.Equal(w, "work of t3", value(got[0], "payload"))
+		got = append(got, n.tick(10).Strays...)
+		require.Equal(w, held[2:], heldOf(got), "each is told once")
+	}},
+	{"a stray without a body is seen to", func(w *world) {
+		w.add(1)
+		n := w.open("a")
+		held := n.hold(1)
+		w.live(Lease, map[*node][]streambridge.Held{n: nil})
+		w.Delete(held[0].Ref)
+		w.Pass(Lease / 4)
+		n.tick(10)
+		require.Empty(w, w.Pending(w.public()))
+		require.Len(w, n.letters(), 1)
+	}},
+}
+
+// clean drops empty lists, which an adapter may give as nil.
+func clean(t streambridge.Tick) streambridge.Tick {
+	if len(t.Claimed) == 0 {
+		t.Claimed = nil
+	}
+	if len(t.Strays) == 0 {
+		t.Strays = nil
+	}
+	if len(t.Buried) == 0 {
+		t.Buried = nil
+	}
+	if len(t.Unserved) == 0 {
+		t.Unserved = nil
+	}
+	return t
+}
