@@ -23,7 +23,7 @@ type Handler[A any] struct {
 func On[A, M, R any](f func(*A, *Context, M) (R, error)) Handler[A] {
 	h := Handler[A]{err: errors.Join(typeErr("message", reflect.TypeFor[M]()), typeErr("result", reflect.TypeFor[R]()))}
 	if f == nil {
-		h.err = fmt.Errorf("%w: On(nil) has no function", ErrMisuse)
+		h.err = errors.Join(h.err, fmt.Errorf("%w: a handler without a function", ErrMisuse))
 	}
 	h.call = func(a *A, c *Context, in stored) (stored, error) {
 		m, err := decode[M](in, true)
@@ -115,12 +115,11 @@ func Of[A any](fresh func() *A, handlers ...Handler[A]) Agent {
 
 // Func makes an agent of a function.
 func Func[M, R any](f func(*Context, M) (R, error)) Agent {
-	if f == nil {
-		a := newAgent()
-		a.err = fmt.Errorf("%w: Func(nil) has no function", ErrMisuse)
-		return a
+	var h func(*struct{}, *Context, M) (R, error)
+	if f != nil {
+		h = func(_ *struct{}, c *Context, m M) (R, error) { return f(c, m) }
 	}
-	return Of(func() *struct{} { return new(struct{}) }, On(func(_ *struct{}, c *Context, m M) (R, error) { return f(c, m) }))
+	return Of(func() *struct{} { return new(struct{}) }, On(h))
 }
 
 // External makes an agent that is run by something else than Activate: x is handed to the runtime as it is. It is how

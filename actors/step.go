@@ -69,6 +69,7 @@ type effect struct {
 	began   time.Time // begin of the last one
 	unknown bool      // an earlier try may have had its effect
 	intent  bool      // the checkpoint is an intent now
+	open    int       // 1 while a try that an earlier activation began is neither settled nor repeated
 }
 
 func (e *effect) configure(t reflect.Type, noFunc bool, opts []StepOption) error {
@@ -106,6 +107,9 @@ func (e *effect) keyed() bool { return e.opts.verify != nil || e.opts.unrepeatab
 // settle gives the step's result: the kept one, or that of running it as often as its budget allows.
 func (e *effect) settle() (stored, error) {
 	cp, found, err := e.act.lookup(e.name)
+	if f := e.act.job.OnReplay; f != nil && found && (cp.Status == messages.StepDone || cp.Status == messages.StepSpent) {
+		f(e.name)
+	}
 	switch {
 	case err != nil:
 		return stored{}, e.act.latchTo(err)
@@ -118,7 +122,7 @@ func (e *effect) settle() (stored, error) {
 	e.resume(cp, found)
 	for {
 		out, err := e.once()
-		if err == nil {
+		if latched := e.act.latched(); err == nil && (latched == nil || !errors.Is(latched, ErrMisuse)) {
 			return e.done(out)
 		}
 		if latched := e.over(); latched != nil {
@@ -150,7 +154,7 @@ func (e *effect) resume(cp messages.Step, found bool) {
 	switch {
 	case cp.Status == messages.StepIntent:
 		e.unknown, e.intent = true, true
-		e.tries = max(cp.Attempts-1, 0) // the one that was under way is settled or repeated
+		e.tries, e.open = max(cp.Attempts-1, 0), 1
 	case e.opts.verify != nil:
 		e.unknown = true
 	}
@@ -184,7 +188,7 @@ func (e *effect) once() (stored, error) {
 			if err != nil || found {
 				return out, err
 			}
-			e.unknown = false
+			e.unknown, e.open = false, 0
 			if latched := e.over(); latched != nil {
 				return stored{}, latched
 			}
@@ -199,6 +203,7 @@ func (e *effect) once() (stored, error) {
 		}
 		e.intent = true
 	}
+	e.open = 1 // this one: failed counts it, or done
 	out, err := e.attempt(s)
 	e.report(s, err)
 	return out, err
@@ -227,7 +232,7 @@ func (e *effect) failed(err error) (out stored, again bool, final error) {
 		undone = free || errors.As(err, &retry)
 	)
 	if errors.As(err, &reject) {
-		e.tries++
+		e.count()
 		return out, false, e.spent(err)
 	}
 	if e.opts.unrepeatable && !undone {
@@ -254,7 +259,7 @@ func (e *effect) failed(err error) (out stored, again bool, final error) {
 			delay = max(delay, shortDelay)
 		}
 	} else {
-		e.tries++
+		e.count()
 		if retry != nil {
 			delay = retry.after
 		}
@@ -275,6 +280,9 @@ func (e *effect) failed(err error) (out stored, again bool, final error) {
 	return out, false, e.c.park(&parking{after: delay, why: fmt.Sprintf("step %q tries again in %v after: %v", e.name, delay.Round(time.Millisecond), err)})
 }
 
+// count charges the step with the try that is over.
+func (e *effect) count() { e.tries, e.open = e.tries+1, 0 }
+
 // maxWaitsInPlace keeps a provider that always asks for a moment from holding a place for ever.
 const maxWaitsInPlace = 10
 
@@ -292,7 +300,6 @@ func (e *effect) last(err error) (stored, bool, error) {
 	case unsure != nil:
 		return out, false, e.doubt(fmt.Sprintf("%v, and its retries are used up after: %v", unsure, err))
 	case found:
-		e.tries-- // done counts the try that it settles
 		out, err := e.done(out)
 		return out, false, err
 	}
@@ -304,11 +311,11 @@ const verifyWait = time.Minute
 // done keeps the result.
 func (e *effect) done(out stored) (stored, error) {
 	if most := e.act.maxResult(); len(out.data) > most {
-		e.tries++
+		e.count()
 		return stored{}, e.spent(tooLarge("the result", len(out.data), most))
 	}
 	err := e.checkpoint(messages.Step{
-		Status: messages.StepDone, Attempts: e.tries + 1, EndedMS: time.Now().UnixMilli(),
+		Status: messages.StepDone, Attempts: e.tries + e.open, EndedMS: time.Now().UnixMilli(),
 		ContentType: out.contentType, Value: out.data,
 	})
 	return out, err
