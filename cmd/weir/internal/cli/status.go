@@ -1,0 +1,124 @@
+package cli
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/weir-run/weir/streambridge"
+)
+
+func (a *app) statusCmd() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "status",
+		Short: "Show a group: backlog, tasks by state, dead letters, consumers",
+		Long: `Show a group as it stands: entries in the stream and in the group's inbox, lag (not yet delivered), pending entries
+and the age of the oldest, tasks by state, dead letters, agent types that no live node runs, and the consumers.
+
+SUCCEEDED is a running total; the other states count what is in them now.`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			d, err := a.openDesk(cmd.Context())
+			if err != nil {
+				return err
+			}
+			defer d.close()
+			w, err := d.openWindow(cmd.Context())
+			if err != nil {
+				return err
+			}
+			defer w.close(cmd.Context())
+			s, err := w.Status(cmd.Context())
+			if err != nil {
+				return err
+			}
+			if a.json {
+				return a.printJSON(s)
+			}
+			return a.showStatus(s)
+		},
+	}
+	a.groupFlags(cmd)
+	a.jsonFlag(cmd)
+	return cmd
+}
+
+func (a *app) showStatus(s streambridge.Status) error {
+	w := table(a.std.Out)
+	row(w, "stream", s.Stream)
+	row(w, "group", s.Group)
+	row(w, "length", count(s.Length)+" in the stream, "+count(s.Inbox)+" in the inbox")
+	lag := "unknown to this server"
+	if s.Lag >= 0 {
+		lag = count(s.Lag)
+	}
+	row(w, "lag", lag)
+	pending := count(s.Pending)
+	if s.Pending > 0 {
+		pending += ", the oldest " + age(time.Duration(s.OldestMS)*time.Millisecond)
+	}
+	row(w, "pending", pending)
+	row(w, "due", count(s.Due))
+	row(w, "dead letters", count(s.Dead))
+	if len(s.Unserved) > 0 {
+		row(w, "UNSERVED", strings.Join(s.Unserved, ", ")+": no live node runs these types")
+	}
+	if err := w.Flush(); err != nil {
+		return err
+	}
+
+	fmt.Fprintln(a.std.Out)
+	w = table(a.std.Out)
+	row(w, "STATE", "TASKS")
+	for _, state := range statesInOrder(s.States) {
+		row(w, state, count(s.States[state]))
+	}
+	if err := w.Flush(); err != nil {
+		return err
+	}
+
+	fmt.Fprintln(a.std.Out)
+	if len(s.Consumers) == 0 {
+		fmt.Fprintln(a.std.Out, "no consumers")
+		return nil
+	}
+	w = table(a.std.Out)
+	row(w, "CONSUMER", "LIVE", "PENDING", "IDLE", "LAST TICK", "INCARNATION")
+	for _, c := range s.Consumers {
+		live, tick := "no", "-"
+		if c.Live {
+			live = "yes"
+		}
+		if c.LastTickMS > 0 {
+			tick = age(time.Duration(c.LastTickMS) * time.Millisecond)
+		}
+		row(w, c.Name, live, count(c.Pending), age(time.Duration(c.IdleMS)*time.Millisecond), tick, dash(c.Incarnation))
+	}
+	return w.Flush()
+}
+
+// stateOrder is the way of a task; what a server adds comes behind it.
+var stateOrder = []string{"PENDING", "SCHEDULED", "RUNNING", "RETRYING", "WAITING", "SUCCEEDED", "FAILED", "CANCELLED"}
+
+func statesInOrder(states map[string]int64) []string {
+	names := make([]string, 0, len(states))
+	for name := range states {
+		names = append(names, name)
+	}
+	place := func(name string) int {
+		if i := slices.Index(stateOrder, name); i >= 0 {
+			return i
+		}
+		return len(stateOrder)
+	}
+	slices.SortFunc(names, func(x, y string) int {
+		if d := place(x) - place(y); d != 0 {
+			return d
+		}
+		return strings.Compare(x, y)
+	})
+	return names
+}
