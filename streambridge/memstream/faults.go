@@ -22,6 +22,11 @@ func (s *Stream) SetDown(err error) {
 // FlushAll empties the server, as FLUSHALL does.
 func (s *Server) FlushAll() {
 	s.fault(func(int64) {
+		for _, w := range s.data.worlds {
+			for _, f := range w.feeds {
+				close(f.more) // who follows looks again
+			}
+		}
 		epochs := s.data.epochs
 		s.data = newData()
 		s.data.epochs = epochs

@@ -6,7 +6,7 @@ import (
 
 // Feed holds what a task published for its followers.
 type Feed struct {
-	chunks  []Chunk
+	chunks  byID[Chunk]
 	last    entryID
 	untilMS int64
 	more    chan struct{} // closed when a chunk comes
@@ -36,13 +36,17 @@ func (w *world) feed(id string) *Feed {
 
 // keepFeed gives the feed a time to live.
 func (w *world) keepFeed(f *Feed, id string, now int64, ttl time.Duration) {
-	f.untilMS = now + ttl.Milliseconds()
+	known := f.untilMS > 0
+	if f.untilMS = now + ttl.Milliseconds(); known {
+		return
+	}
 	w.data.expiry.at(f.untilMS, func(now int64) int64 {
-		if due(f.untilMS, now) && w.feeds[id] == f {
+		if due(f.untilMS, now) {
 			delete(w.feeds, id)
 			close(f.more) // who follows looks again and finds nothing
+			return 0
 		}
-		return 0
+		return f.untilMS
 	})
 }
 
@@ -54,28 +58,25 @@ func (tx *Tx) Publish(id string, c Chunk, ttl time.Duration) {
 		at = f.last.next()
 	}
 	f.last, c.ID = at, at.String()
-	if f.chunks = append(f.chunks, c); len(f.chunks) > maxChunks {
-		f.chunks = f.chunks[len(f.chunks)-maxChunks:]
+	if f.chunks.put(at, &c); f.chunks.len() > maxChunks {
+		oldest, _ := f.chunks.first()
+		f.chunks.remove(oldest)
 	}
-	if ttl > 0 {
-		tx.w.keepFeed(f, id, tx.NowMS, ttl)
-	}
+	tx.w.keepFeed(f, id, tx.NowMS, ttl)
 	close(f.more)
 	f.more = make(chan struct{})
 }
 
 // Chunks returns up to n of a task's chunks after an id ("" for the first), and a channel that is closed when another
 // comes.
-func (tx *Tx) Chunks(id, after string, n int) ([]Chunk, <-chan struct{}) {
+func (tx *Tx) Chunks(id, after string, n int) (found []Chunk, more <-chan struct{}) {
 	f := tx.w.feed(id)
-	if len(f.chunks) == 0 && f.untilMS == 0 {
-		tx.w.keepFeed(f, id, tx.NowMS, time.Hour) // a feed that nobody publishes to must not stay for ever
+	if f.untilMS == 0 {
+		tx.w.keepFeed(f, id, tx.NowMS, time.Hour) // one that nobody publishes to must not stay for ever
 	}
-	start, _ := parseID(after)
-	var found []Chunk
-	for _, c := range f.chunks {
-		if mustID(c.ID).compare(start) > 0 && len(found) < n {
-			found = append(found, c)
+	for _, c := range f.chunks.from(mustID(after).next()) {
+		if found = append(found, *c); len(found) == n {
+			break
 		}
 	}
 	return found, f.more

@@ -15,8 +15,6 @@ type entryID struct {
 	seq uint64
 }
 
-var lastID = entryID{ms: math.MaxInt64, seq: math.MaxUint64}
-
 func (id entryID) String() string {
 	return strconv.FormatInt(id.ms, 10) + "-" + strconv.FormatUint(id.seq, 10)
 }
@@ -110,6 +108,10 @@ func (l *byID[T]) remove(id entryID) *T {
 	value := l.items[i].value
 	l.items[i].value = nil
 	l.holes++
+	for len(l.items) > 0 && l.items[0].value == nil { // most go from the front
+		l.items = l.items[1:]
+		l.holes--
+	}
 	if l.holes > 32 && l.holes > len(l.items)/2 {
 		l.items = slices.DeleteFunc(l.items, func(it item[T]) bool { return it.value == nil })
 		l.holes = 0

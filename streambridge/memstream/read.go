@@ -29,6 +29,9 @@ func (s *Stream) Read(ctx context.Context, count int, block time.Duration) ([]st
 	me := &waiter{stream: s, count: count, done: make(chan struct{})}
 	wait := false
 	err := s.bound(ctx, "read", func(w *world, now int64) error {
+		if s.closed {
+			return fmt.Errorf("memstream read: %w", errClosed)
+		}
 		if s.lost(w) {
 			return groupLost(w)
 		}
@@ -63,9 +66,10 @@ func groupLost(w *world) error {
 	return fmt.Errorf("read group %q of %q: %w", w.group, w.keys.Stream, streambridge.ErrGroupLost)
 }
 
-// deliver hands out up to count new entries of each stream. Called under the lock.
+// deliver hands out up to count new entries of each stream; the inbox first, so that what is due does not wait behind what
+// is new. Called under the lock.
 func (s *Stream) deliver(w *world, count int, now int64) (found []streambridge.Entry) {
-	for _, stream := range w.streams() {
+	for _, stream := range []string{w.keys.Inbox(), w.keys.Stream} {
 		l, g, n := w.data.log(stream), w.read(stream), 0
 		g.consumer(s.open.node.Consumer, now)
 		for id, r := range l.entries.from(g.delivered.next()) {
@@ -99,6 +103,8 @@ func (s *Server) serve(now int64) {
 		switch w := me.stream.world(); {
 		case me.stream.reach("read") != nil:
 			me.err = me.stream.reach("read")
+		case me.stream.closed:
+			me.err = fmt.Errorf("memstream read: %w", errClosed)
 		case me.stream.lost(w):
 			me.err = groupLost(w)
 		default:

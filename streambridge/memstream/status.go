@@ -71,17 +71,18 @@ func (w *world) describe(c *streambridge.Consumer, now int64) streambridge.Consu
 
 // countStates fills the tasks by state: RUNNING from the PEL, PENDING from what was not handed out, SUCCEEDED as a total.
 func (w *world) countStates(st *streambridge.Status) {
-	add := func(s messages.State, n int64) {
-		if n > 0 {
-			st.States[strings.TrimPrefix(s.String(), "STATE_")] += n
+	name := func(s messages.State) string { return strings.TrimPrefix(s.String(), "STATE_") }
+	for s := range messages.State_name {
+		if indexed(messages.State(s)) {
+			st.States[name(messages.State(s))] = 0
 		}
 	}
 	for k, members := range w.index {
-		if k.state != messages.State_STATE_SUCCEEDED {
-			add(k.state, int64(len(members)))
+		if indexed(k.state) {
+			st.States[name(k.state)] += int64(len(members))
 		}
 	}
-	add(messages.State_STATE_SUCCEEDED, w.counts["succeeded"])
-	add(messages.State_STATE_RUNNING, st.Pending)
-	add(messages.State_STATE_PENDING, st.Lag)
+	st.States[name(messages.State_STATE_SUCCEEDED)] = w.counts["succeeded"]
+	st.States[name(messages.State_STATE_RUNNING)] = st.Pending
+	st.States[name(messages.State_STATE_PENDING)] = st.Lag
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"time"
 
 	"github.com/weir-run/weir/messages"
@@ -17,7 +18,8 @@ type Stream struct {
 
 	// Under the server's lock:
 	down      error // this node alone cannot reach the server
-	connected bool  // Open succeeded and the node has neither left nor been killed
+	connected bool  // Open succeeded and the node has neither left, closed nor been killed
+	closed    bool
 	open      *binding
 	epoch     uint64 // of the group, as we last knew it
 }
@@ -32,6 +34,12 @@ type binding struct {
 var (
 	_ streambridge.Stream = (*Stream)(nil)
 	_ streambridge.Upkeep = (*Stream)(nil)
+	_ io.Closer           = (*Stream)(nil)
+)
+
+var (
+	errOpen   = errors.New("it is open already")
+	errClosed = errors.New("the stream is closed")
 )
 
 const (
@@ -54,7 +62,7 @@ func (s *Stream) bound(ctx context.Context, op string, f func(w *world, now int6
 func (s *Stream) world() *world { return s.server.data.world(s.open.keys, s.open.names.Group) }
 
 // Open joins the group and takes the consumer's name; see streambridge.Stream. It waits up to a lease where another
-// handle that is still connected has the name.
+// handle that is still connected has the name. A second Open after one that succeeded is an error.
 func (s *Stream) Open(ctx context.Context, names messages.Names, node messages.Node) error {
 	names = names.WithDefaults()
 	if err := names.Validate(); err != nil {
@@ -82,6 +90,9 @@ func (s *Stream) take(ctx context.Context, b *binding) error {
 	for waited := time.Duration(0); ; {
 		free := false
 		err := s.run(ctx, "open", func(now int64) error {
+			if s.open != nil {
+				return fmt.Errorf("open stream %s: %w", b.names.Stream, errOpen)
+			}
 			w := s.server.data.world(b.keys, b.names.Group)
 			c := w.claims[b.node.Consumer]
 			switch {
@@ -104,7 +115,7 @@ func (s *Stream) take(ctx context.Context, b *binding) error {
 		if err != nil || free {
 			return err
 		}
-		step := max(b.node.Lease/10, time.Millisecond)
+		step := min(max(b.node.Lease/10, time.Millisecond), time.Second)
 		if err := pause(ctx, step); err != nil {
 			return fmt.Errorf("open memstream: %w", err)
 		}
@@ -146,4 +157,11 @@ func (s *Stream) Ack(ctx context.Context, refs []messages.Ref) error {
 		}
 		return nil
 	})
+}
+
+// Close ends the handle's connection, so that a newcomer may take its consumer name at once; a read under way ends. It
+// gives nothing back: Release does. Further calls do nothing.
+func (s *Stream) Close() error {
+	s.server.fault(func(int64) { s.closed, s.connected = true, false })
+	return nil
 }

@@ -119,7 +119,9 @@ func (w *world) expire(t *Task, now int64, ttl time.Duration) {
 func (w *world) forget(t *Task) {
 	delete(w.tasks, t.ID)
 	for _, u := range t.Units {
-		delete(w.index[indexKey{u.State, u.Type}], member(t.ID, u.Name))
+		if set := w.index[indexKey{u.State, u.Type}]; set != nil {
+			delete(set, member(t.ID, u.Name))
+		}
 		delete(w.copies, unitKey{t.ID, u.Name})
 	}
 }
@@ -136,10 +138,12 @@ func indexed(s messages.State) bool {
 
 // become moves a unit to another state and keeps the indexes true.
 func (w *world) become(t *Task, u *Unit, to messages.State, now int64, always bool) {
-	m := member(t.ID, u.Name)
-	delete(w.index[indexKey{u.State, u.Type}], m)
+	if set := w.index[indexKey{u.State, u.Type}]; set != nil {
+		delete(set, member(t.ID, u.Name))
+	}
 	u.State, u.UpdatedMS = to, now
 	if indexed(to) || always {
+		m := member(t.ID, u.Name)
 		k := indexKey{to, u.Type}
 		if w.index[k] == nil {
 			w.index[k] = map[string]int64{}

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/weir-run/weir/messages"
 	"github.com/weir-run/weir/streambridge"
@@ -85,12 +86,10 @@ func (s *Stream) roll(w *world, now int64, t *streambridge.Tick) (dead []string)
 // sweep reports our own entries that nobody has renewed: a reply was lost, or an earlier incarnation left them. It returns
 // how many it handled.
 func (s *Stream) sweep(w *world, now int64, req streambridge.TickRequest, t *streambridge.Tick) (n int) {
-	if req.StrayAfter <= 0 {
-		return 0
-	}
+	after := max(req.StrayAfter, time.Millisecond) // nothing that was renewed a moment ago is a stray
 	me := s.open.node.Consumer
 	for _, stream := range w.streams() {
-		for _, id := range w.read(stream).idle(now, req.StrayAfter, req.Room-n, me) {
+		for _, id := range w.read(stream).idle(now, after, req.Room-n, me) {
 			n++
 			if e := w.handOut(stream, id, me, 0, now, t); e != nil {
 				t.Strays = append(t.Strays, *e)
