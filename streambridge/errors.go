@@ -24,4 +24,6 @@ var (
 	ErrDraining = errors.New("the bridge drains")
 	// ErrBroken means that the bridge gave up because its own state cannot be trusted any more.
 	ErrBroken = errors.New("the bridge is broken")
+	// ErrUnfinished means that a drain's time was up while entries ran. They were given back; nothing is lost.
+	ErrUnfinished = errors.New("the time for draining was up")
 )

@@ -199,10 +199,13 @@ func (r *Runtime) closeAdapters() error {
 func (r *Runtime) stopBridge(ctx context.Context) error {
 	grace, cancel := context.WithTimeout(ctx, max(r.cfg.Grace, 0))
 	defer cancel()
-	if err := r.bridge.Drain(grace); err != nil {
-		return fmt.Errorf("drain: %w", err)
+	err := r.bridge.Drain(grace)
+	if errors.Is(err, streambridge.ErrUnfinished) {
+		// What ran longer than the grace period goes on elsewhere, free of charge. What else went wrong is in the log.
+		r.log.Warn("the grace period was up", "grace", r.cfg.Grace, "err", err)
+		return nil
 	}
-	return nil
+	return err
 }
 
 // Drain stops the node as the end of Run's context does, and waits for Run to return. When ctx ends first, running work is

@@ -148,7 +148,7 @@ func (a activation) commit(ctx context.Context, begun actors.Begun, v actors.Ver
 		a.cfg.Hooks.Lost(a.assign.GetTask())
 		return a.done(messages.Verdict_VERDICT_DROP)
 	case v.Outcome == messages.Outcome_OUTCOME_INTERRUPTED:
-		return a.done(messages.Verdict_VERDICT_DROP) // the drain's release gives it back
+		return a.interrupt(begun, v)
 	}
 	c := a.outcome(begun, v)
 	for try := 0; ; try++ {
@@ -164,6 +164,17 @@ func (a activation) commit(ctx context.Context, begun actors.Begun, v actors.Ver
 			return a.done(messages.Verdict_VERDICT_DROP)
 		}
 	}
+}
+
+// interrupt notes, once, that the unit stopped for the drain, free of charge. The entry is not acknowledged: the drain's
+// release gives it back, and notes the same for units whose handlers have not returned by then.
+func (a activation) interrupt(begun actors.Begun, v actors.Verdict) *messages.Done {
+	c := a.outcome(begun, v)
+	_, err := withTimeout(a.cfg.Hard, func(ctx context.Context) (struct{}, error) { return struct{}{}, a.cfg.State.Commit(ctx, c) })
+	if err == nil {
+		a.cfg.Hooks.Ended(a.assign.GetTask(), c, 0)
+	}
+	return a.done(messages.Verdict_VERDICT_DROP)
 }
 
 func (a activation) outcome(begun actors.Begun, v actors.Verdict) actors.Commit {
