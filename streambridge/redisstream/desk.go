@@ -15,6 +15,7 @@ import (
 
 var (
 	errNoFields = errors.New("its entry's body was gone, there is nothing to retry with")
+	errTooMany  = fmt.Errorf("its entry has more than %d fields", messages.MaxFields)
 	errNotDead  = errors.New("its unit has not failed: it runs, waits or was cancelled")
 )
 
@@ -194,6 +195,8 @@ func (s *Stream) Settle(ctx context.Context, id string, how streambridge.Settlem
 		return fmt.Errorf("%s dead letter %s: %w", word, id, errNoFields)
 	case 3:
 		return fmt.Errorf("%s dead letter %s: %w", word, id, errNotDead)
+	case 4:
+		return fmt.Errorf("%s dead letter %s: %w", word, id, errTooMany)
 	default:
 		return fmt.Errorf("%s dead letter %s: %w", word, id, streambridge.ErrNoLetter)
 	}

@@ -2,7 +2,8 @@
 -- KEYS[1] public stream
 -- ARGV: P, letter id, how (retry, complete, drop)
 -- Returns 1 when it is done, 0 when there is no such letter, 2 when a retry has no fields to retry with, 3 when the
---   unit is not FAILED (it runs, or ended otherwise) and completing it would contradict it.
+--   unit is not FAILED (it runs, or ended otherwise) and completing it would contradict it, 4 when a retry has more
+--   fields than an entry may have.
 -- Atomic because the letter and the unit's state must agree. Repeated within a minute it answers 1 again.
 local P, id, how = ARGV[1], ARGV[2], ARGV[3]
 local told = P .. 'settled:' .. id
@@ -25,6 +26,7 @@ end
 if how == 'retry' then
   local flat = unpack_fields(head.fields)
   if #flat == 0 then return 2 end
+  if #flat > 2000 then return 4 end
   local wake = 0
   if state == 'FAILED' then
     -- A fresh ledger, a fence that whoever still runs it does not have, and the checkpoints of what was done.
