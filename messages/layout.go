@@ -17,8 +17,9 @@ package messages
 //	work      WorkHash of type and payload: the same identity with other work is a conflict
 //	run       "<incarnation>:<activation>" of the last Begin
 //	fence_at  the fence number of that Begin
-//	began     ms of the last Begin         updated  ms of the last change
-//	created   ms of the first Begin
+//	began     ms of the last Begin
+//	created   ms of the first Begin; absent while that is the last one too
+//	updated   ms of the last change of state; absent while that is the first Begin
 //	failures crashes timeouts deaths blamed interruptions waits   the ledger by class; absent for 0
 //	ran       ms the unit had run when its node died last
 //	wake      number that an inbox entry must carry to continue it

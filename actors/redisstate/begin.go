@@ -17,15 +17,20 @@ func (s *State) Begin(ctx context.Context, req actors.BeginRequest) (actors.Begu
 		return actors.Begun{}, err
 	}
 	t := req.Task
-	condemnable := "0"
-	if req.MaxDeliveries > 0 && req.Deliveries > req.MaxDeliveries {
-		condemnable = strconv.FormatInt(req.Deliveries, 10)
+	args := []any{
+		b.keys.Prefix, b.group, req.Entry.ID, req.Consumer, req.Incarnation, run(req.Incarnation, req.Activation),
+		messages.WorkHash(t.GetType(), t.GetPayload()), t.GetType(),
+	}
+	tooOften := req.MaxDeliveries > 0 && req.Deliveries > req.MaxDeliveries
+	if req.Wake != 0 || t.GetUnit() != "" || tooOften || req.Crash != "" {
+		deliveries := int64(0)
+		if tooOften {
+			deliveries = req.Deliveries
+		}
+		args = append(args, req.Wake, unitPrefix(t.GetUnit()), deliveries, clip(req.Crash))
 	}
 	reply, err := s.batch.do(ctx, beginScript,
-		[]string{b.keys.Task(t.GetTaskId()), req.Entry.Stream, b.keys.Node(req.Incarnation)},
-		b.keys.Prefix, b.group, req.Entry.ID, req.Consumer, req.Incarnation, run(req.Incarnation, req.Activation),
-		messages.WorkHash(t.GetType(), t.GetPayload()), t.GetType(), strconv.FormatUint(req.Wake, 10),
-		unitPrefix(t.GetUnit()), condemnable, clip(req.Crash), t.GetTaskId())
+		[]string{b.keys.Task(t.GetTaskId()), req.Entry.Stream, b.keys.Node(req.Incarnation)}, args...)
 	if err == nil {
 		var begun actors.Begun
 		if begun, err = decodeBegun(reply); err == nil {
@@ -42,6 +47,9 @@ func run(incarnation string, activation uint64) string {
 
 // decodeBegun reads what begin.lua returns; its head describes the shapes.
 func decodeBegun(reply any) (b actors.Begun, err error) {
+	if created, ok := reply.(string); ok {
+		return actors.Begun{Answer: actors.Run, Fence: actors.Fence{Number: 1}, Created: msTime(created)}, nil
+	}
 	r := replyReader{list: asList(reply)}
 	b.Answer = actors.Answer(r.int())
 	switch b.Answer {
@@ -50,9 +58,6 @@ func decodeBegun(reply any) (b actors.Begun, err error) {
 	case actors.Run, actors.Condemned:
 		b.Fence.Number = uint64(r.int())
 		b.Created = time.UnixMilli(r.int())
-		if len(r.list) == 0 && b.Answer == actors.Run {
-			break
-		}
 		for _, n := range []*int64{
 			&b.Ledger.Failures, &b.Ledger.Crashes, &b.Ledger.Timeouts, &b.Ledger.Deaths, &b.Ledger.Blamed,
 			&b.Ledger.Interruptions, &b.Ledger.Waits,

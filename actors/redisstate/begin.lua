@@ -6,14 +6,16 @@
 -- ARGV[1]   P, the group's key prefix
 -- ARGV[2]   group           ARGV[3]  entry id      ARGV[4]  consumer
 -- ARGV[5]   incarnation     ARGV[6]  "<incarnation>:<activation>"
--- ARGV[7]   work hash       ARGV[8]  type          ARGV[9]  wake number of the entry, 0 for none
--- ARGV[10]  the unit's field prefix: "" or "<escaped unit>/"
--- ARGV[11]  deliveries when there were more of them than an entry may have that was never begun, else 0
--- ARGV[12]  text of the panic that ended this node's activation before, else ""
--- ARGV[13]  the task id
+-- ARGV[7]   work hash       ARGV[8]  type
+-- and, where any of them is not the default (an argument costs 0.2 µs):
+-- ARGV[9]   wake number of the entry, default 0
+-- ARGV[10]  the unit's field prefix: "<escaped unit>/", default ""
+-- ARGV[11]  deliveries when there were more of them than an entry may have that was never begun, default 0
+-- ARGV[12]  text of the panic that ended this node's activation before, default ""
 --
 -- Returns {answer, …} with the answers of actors.Answer by number:
---   {1, fence, created [, failures, crashes, timeouts, deaths, blamed, interruptions, waits, steps, trial]}   run
+--   created alone, in ms                                                     run, under fence 1: the task was not known
+--   {1, fence, created, failures, crashes, timeouts, deaths, blamed, interruptions, waits, steps, trial}     run
 --   {8, ms}                                                                                               later
 --   {9, fence, created, the same nine, reason, detail}                                               condemned
 --   {answer}                                                                                     anything else
@@ -22,29 +24,33 @@
 -- decision: between two of them another node could take the entry or the task. Repeated by the same activation it
 -- finds its own run and answers the same.
 --
--- A unit that was never heard of is the hot path: it comes first and pays for nothing below it.
+-- A task that was never heard of is the hot path: it comes first and pays for nothing below it.
 local task, stream = KEYS[1], KEYS[2]
 local P, group, entry, consumer = ARGV[1], ARGV[2], ARGV[3], ARGV[4]
-local me, run, kind, wake, u = ARGV[5], ARGV[6], ARGV[8], ARGV[9], ARGV[10]
+local me, run, kind = ARGV[5], ARGV[6], ARGV[8]
 
-if redis.call('EXISTS', KEYS[3]) == 0 then return {7} end
-local held = redis.pcall('XPENDING', stream, group, entry, entry, 1, consumer)
+-- 3 the node lives and the task has a record, 2 the node lives, 1 or 0 it does not.
+local known = redis.call('EXISTS', KEYS[3], KEYS[3], task)
+if known < 2 then return {7} end
+local held = redis.pcall('XPENDING', stream, group, entry, entry, '1', consumer)
 if held.err then
 	if string.find(held.err, 'NOGROUP', 1, true) then return {7} end
 	return held
 end
 if not held[1] then return {7} end
 
+if known == 2 and not ARGV[9] and #kind <= 64 then
+	local t = redis.call('TIME')
+	local now = t[1] .. string.sub('00000' .. t[2], -6, -4)
+	redis.call('HSET', task, 'owner', me, 'fence', '1', 'state', 'RUNNING', 'type', kind, 'work', ARGV[7], 'run', run,
+		'fence_at', '1', 'began', now)
+	return now
+end
+
+local wake, u = ARGV[9] or '0', ARGV[10] or ''
+local too_often, crash = ARGV[11] or '0', ARGV[12] or ''
 local h = redis.call('HMGET', task, 'fence', 'owner', u .. 'state', u .. 'work', u .. 'run', u .. 'wake')
 local fence, owner, state = h[1], h[2], h[3]
-
-if not fence and not state and wake == '0' and ARGV[11] == '0' and ARGV[12] == '' and #kind <= 64 then
-	local t = redis.call('TIME')
-	local now = t[1] .. string.sub(1000000 + t[2], 2, 4)
-	redis.call('HSET', task, 'owner', me, 'fence', '1', u .. 'state', 'RUNNING', u .. 'type', kind, u .. 'work', ARGV[7],
-		u .. 'run', run, u .. 'fence_at', '1', u .. 'created', now, u .. 'began', now, u .. 'updated', now)
-	return {1, '1', now}
-end
 
 -- include task.lua
 
@@ -55,6 +61,10 @@ if state then
 	if state == 'CANCELLED' then return {5} end
 end
 if wake ~= (h[6] or '0') then return {3} end
+
+local function unescape(s)
+	return (string.gsub(s, '%%(%x%x)', function(hex) return string.char(tonumber(hex, 16)) end))
+end
 
 local now = now_ms()
 local id = string.sub(task, #P + 6)
@@ -79,7 +89,7 @@ if owner and owner ~= me then
 				if flat[i] == 'weir.origin' then origin = flat[i + 1] end
 			end
 		end
-		redis.call('RPUSH', task .. ':waiting', pack_fields(with_control(flat, ARGV[13], origin, wake)))
+		redis.call('RPUSH', task .. ':waiting', pack_fields(with_control(flat, unescape(id), origin, wake)))
 		redis.call('HINCRBY', task, 'queued', 1)
 		redis.call('XACK', stream, group, entry)
 		if stream == P .. 'inbox' then redis.call('XDEL', stream, entry) end
@@ -96,7 +106,8 @@ for _, name in ipairs({'ran', 'began', 'created', 'fence_at', 'reason', 'steps'}
 local l = redis.call('HMGET', task, unpack(names))
 local ledger = {}
 for i, class in ipairs(classes) do ledger[class] = tonumber(l[i] or 0) end
-local ran, began, created, fence_at, reason = tonumber(l[8] or 0), tonumber(l[9] or now), l[10], l[11], l[12]
+local ran, began, fence_at, reason = tonumber(l[8] or 0), tonumber(l[9] or now), l[11], l[12]
+local created = l[10] or l[9] or now
 local steps = l[13] and 1 or 0
 local life = P .. 'life:' .. me
 
@@ -118,10 +129,10 @@ local function charge(class)
 	set[#set + 1], set[#set + 2] = u .. class, ledger[class]
 end
 
-if ARGV[12] ~= '' and h[5] ~= run then
+if crash ~= '' and h[5] ~= run then
 	charge('crashes')
-	put(task, u .. 'error', ARGV[12])
-	note(task, now, 'crashed', string.sub(ARGV[12], 1, 300))
+	put(task, u .. 'error', crash)
+	note(task, now, 'crashed', string.sub(crash, 1, 300))
 end
 
 local condemned = state == 'RUNNING' and reason
@@ -144,9 +155,9 @@ if state == 'RUNNING' and h[5] then
 			end
 		end
 	end
-elseif not state and ARGV[11] ~= '0' then
+elseif not state and too_often ~= '0' then
 	condemned = 'NEVER_BEGUN'
-	detail = 'delivered ' .. ARGV[11] .. ' times and never begun'
+	detail = 'delivered ' .. too_often .. ' times and never begun'
 end
 
 -- 4. A suspect runs on trial, one at a time on a node, so that the next death has one culprit.
@@ -171,11 +182,11 @@ end
 local number = string.format('%d', tonumber(fence or 0) + 1)
 if not state then
 	if fence then opened(task) end
-	created = now
-	set[#set + 1], set[#set + 2], set[#set + 3], set[#set + 4] = u .. 'created', now, u .. 'work', ARGV[7]
+	set[#set + 1], set[#set + 2] = u .. 'work', ARGV[7]
 	put(task, u .. 'type', kind)
 else
 	if redis.call('PTTL', task) >= 0 then opened(task) end
+	if not l[10] and l[9] then set[#set + 1], set[#set + 2] = u .. 'created', l[9] end
 	if state ~= 'RUNNING' then
 		index(P, string.gsub(kind, '[%%:{}]', {['%'] = '%25', [':'] = '%3A', ['{'] = '%7B', ['}'] = '%7D'}), member, state, nil, now)
 		if reason then redis.call('HDEL', task, u .. 'reason') end

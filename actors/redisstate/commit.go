@@ -42,20 +42,18 @@ func (s *State) Commit(ctx context.Context, c actors.Commit) error {
 	}
 	args := []any{
 		b.keys.Prefix, run(c.Fence.Incarnation, c.Fence.Activation), strconv.FormatUint(c.Fence.Number, 10),
-		unitPrefix(c.Unit), state, ttlMS(c.TTL), c.ContentType, c.Result, c.Entry.ID, "0",
+		c.Entry.ID, ttlMS(c.TTL), c.ContentType, c.Result,
 	}
-	if c.Outcome != messages.Outcome_OUTCOME_COMPLETED || c.Index {
-		dead := c.DeadTTL
+	if c.Outcome != messages.Outcome_OUTCOME_COMPLETED || c.Index || c.Unit != "" {
+		dead, index := c.DeadTTL, 0
 		if dead <= 0 {
 			dead = forever
 		}
 		if c.Index {
-			args[len(args)-1] = "1"
+			index = 1
 		}
-		args = append(args, c.Type, b.group, ledgerFields[c.Charge], c.After.Milliseconds(), clip(c.Error),
-			reasonName(c.Reason), clip(c.Detail), dead.Milliseconds(), c.TaskID, c.Unit)
-	} else {
-		args = append(args, c.Type)
+		args = append(args, unitPrefix(c.Unit), state, index, c.Type, b.group, ledgerFields[c.Charge],
+			max(0, c.After.Milliseconds()), clip(c.Error), reasonName(c.Reason), clip(c.Detail), dead.Milliseconds())
 	}
 	if err := s.fenced(ctx, commitScript, []string{b.keys.Task(c.TaskID), c.Entry.Stream}, args...); err != nil {
 		return fmt.Errorf("commit %s of task %.80q: %w", state, c.TaskID, err)

@@ -155,6 +155,12 @@ func unitRecord(unit string, h map[string]string) *actors.UnitRecord {
 		Created: msTime(h["created"]), Began: msTime(h["began"]), Updated: msTime(h["updated"]),
 		ContentType: h["ctype"], Error: h["error"], Reason: reasonFrom(h["reason"]),
 	}
+	if u.Created.IsZero() { // not written before the second begin
+		u.Created = u.Began
+	}
+	if u.Updated.IsZero() {
+		u.Updated = u.Began
+	}
 	if v, ok := h["result"]; ok {
 		u.Result = []byte(v)
 	}

@@ -1,0 +1,122 @@
+package redisstate
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/weir-run/weir/actors"
+	"github.com/weir-run/weir/messages"
+	"github.com/weir-run/weir/streambridge/redistest"
+)
+
+// The record of a no-op task stays in the small encoding, whatever it went through: a table is 2.7 times as large.
+func TestSmallHashStaysSmall(t *testing.T) {
+	srv := redistest.Shared(t)
+	w := newWorld(t, srv.Client())
+	s := w.state(t, srv.Client())
+	req, b := begun(t, w, s, "a")
+	require.NoError(t, s.Checkpoint(t.Context(), actors.Checkpoint{TaskID: "a", Fence: b.Fence, Step: messages.Step{Name: "s", Status: messages.StepDone, Value: make([]byte, 999)}}))
+	c := completion(req, b, strings.Repeat("r", 999))
+	c.Outcome, c.Error, c.After, c.Charge = messages.Outcome_OUTCOME_RETRY, strings.Repeat("e", 999), 0, messages.Charge_CHARGE_FAILURE
+	require.NoError(t, s.Commit(t.Context(), c))
+	w.Promote(t, "a", "")
+	in := w.TakeInbox(t, "c")
+	req.Entry, req.Wake, req.Activation = in[0].Ref, 1, 2
+	b, err := s.Begin(t.Context(), req)
+	require.NoError(t, err)
+	c = completion(req, b, strings.Repeat("r", 999))
+	c.ContentType = strings.Repeat("c", 99)
+	require.NoError(t, s.Commit(t.Context(), c))
+	encoding, err := srv.Client().ObjectEncoding(t.Context(), w.keys.Task("a")).Result()
+	require.NoError(t, err)
+	require.Equal(t, "listpack", encoding)
+	u, err := s.Unit(t.Context(), "a", "")
+	require.NoError(t, err)
+	require.Equal(t, c.ContentType, u.ContentType)
+	require.Len(t, u.Result, 999)
+}
+
+// Every key that can outlive its use has a time to live. What has none is the group's own: one key each, however many
+// tasks there were.
+func TestKeysExpire(t *testing.T) {
+	srv := redistest.Shared(t)
+	w := newWorld(t, srv.Client())
+	s := w.state(t, srv.Client())
+	ctx := t.Context()
+	for id, how := range map[string]func(*actors.Commit){
+		"done":    func(c *actors.Commit) { c.Result = make([]byte, 999) },
+		"indexed": func(c *actors.Commit) { c.Index = true },
+		"rejected": func(c *actors.Commit) {
+			c.Outcome, c.Error = messages.Outcome_OUTCOME_REJECTED, strings.Repeat("e", 999)
+		},
+		"ended": func(c *actors.Commit) { c.Outcome = messages.Outcome_OUTCOME_CANCELLED },
+	} {
+		req, b := begun(t, w, s, id)
+		w.Save(t, req.Entry, id, "")
+		require.NoError(t, s.Publish(ctx, id, actors.Chunk{Data: []byte("x")}))
+		require.NoError(t, s.Checkpoint(ctx, actors.Checkpoint{TaskID: id, Fence: b.Fence, Step: messages.Step{Name: "s", Status: messages.StepDone, Value: make([]byte, 999)}}))
+		c := completion(req, b, "")
+		how(&c)
+		require.NoError(t, s.Commit(ctx, c))
+	}
+	_, err := s.Submit(ctx, []actors.Submission{{ID: "x", Work: "1", Fields: []messages.Pair{{Name: "task_id", Value: "x"}}}})
+	require.NoError(t, err)
+	var forGood []string
+	for _, key := range w.all(t) {
+		ttl, err := srv.Client().PTTL(ctx, key).Result()
+		require.NoError(t, err)
+		if ttl < 0 {
+			forGood = append(forGood, strings.TrimPrefix(key, w.keys.Prefix))
+		}
+		if strings.Contains(key, ":live") {
+			require.LessOrEqual(t, ttl, time.Hour)
+		}
+	}
+	require.ElementsMatch(t, []string{"counts", "inbox", "index:kinds", w.keys.Stream}, forGood)
+}
+
+// A record is readable with HGETALL, field by field as messages/layout.go says.
+func TestRecordReadsAsDocumented(t *testing.T) {
+	srv := redistest.Shared(t)
+	w := newWorld(t, srv.Client())
+	s := w.state(t, srv.Client())
+	req, b := begun(t, w, s, "a{b}")
+	key := "{" + w.names.Stream + "}:g%3A%7B1%7D:task:a%7Bb%7D"
+	h, err := srv.Client().HGetAll(t.Context(), key).Result()
+	require.NoError(t, err)
+	require.Len(t, h["began"], 13)
+	delete(h, "began")
+	require.Equal(t, map[string]string{
+		"owner": node, "fence": "1", "state": "RUNNING", "type": "noop", "work": messages.WorkHash("noop", []byte("p")),
+		"run": node + ":1", "fence_at": "1",
+	}, h)
+	c := completion(req, b, "ok")
+	c.ContentType = "text/plain"
+	require.NoError(t, s.Commit(t.Context(), c))
+	h, err = srv.Client().HGetAll(t.Context(), key).Result()
+	require.NoError(t, err)
+	require.Len(t, h["updated"], 13)
+	delete(h, "began")
+	delete(h, "updated")
+	require.Equal(t, map[string]string{
+		"fence": "1", "state": "SUCCEEDED", "type": "noop", "work": messages.WorkHash("noop", []byte("p")),
+		"run": node + ":1", "fence_at": "1", "ctype": "text/plain", "result": "ok",
+	}, h)
+}
+
+// A checkpoint that was damaged is an error of its own task, and the desk shows it.
+func TestDamagedCheckpoint(t *testing.T) {
+	srv := redistest.Shared(t)
+	w := newWorld(t, srv.Client())
+	s := w.state(t, srv.Client())
+	begun(t, w, s, "a")
+	require.NoError(t, srv.Client().HSet(t.Context(), w.keys.Task("a"), "step:s", "garbage").Err())
+	_, err := s.Steps(t.Context(), "a", "")
+	require.ErrorIs(t, err, messages.ErrStep)
+	rec, err := s.Task(t.Context(), "a")
+	require.NoError(t, err)
+	require.Contains(t, rec.Units[0].Steps[0].Error, "damaged")
+}
