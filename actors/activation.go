@@ -62,12 +62,17 @@ func (a *activation) latchTo(err error) error {
 	return a.latch
 }
 
-// note records a misuse for the author's eyes; each is kept once.
+const maxNotes = 20
+
+// note records a misuse for the author's eyes; each is kept once, and no more than a person reads.
 func (a *activation) note(format string, args ...any) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if a.notes == nil {
 		a.notes = map[string]bool{}
+	}
+	if len(a.notes) == maxNotes {
+		return
 	}
 	a.notes[fmt.Sprintf(format, args...)] = true
 }
@@ -143,31 +148,38 @@ func (a *activation) lookup(name string) (messages.Step, bool, error) {
 func (a *activation) keep(step messages.Step) error {
 	cp := Checkpoint{TaskID: a.job.Task.GetTaskId(), Unit: a.job.Task.GetUnit(), Fence: a.job.Begun.Fence, Step: step}
 	write := func(ctx context.Context) error { return a.job.Store.Checkpoint(ctx, cp) }
-	if cause := a.cause(); cause != nil {
-		if step.Status != messages.StepIntent && !errors.Is(cause, ErrLeaseLost) {
-			ctx, cancel := context.WithTimeout(context.WithoutCancel(a.ctx), lastWrite)
-			defer cancel()
-			if err := write(ctx); errors.Is(err, ErrLeaseLost) {
-				return err
-			}
-		}
-		return cause
+	err := a.cause()
+	if err == nil {
+		err = a.insist(write)
 	}
-	if err := a.insist(write); err != nil {
+	if err != nil && step.Status != messages.StepIntent && !errors.Is(err, ErrLeaseLost) {
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(a.ctx), lastWrite)
+		defer cancel()
+		if last := write(ctx); errors.Is(last, ErrLeaseLost) {
+			err = last
+		}
+	}
+	if err != nil {
 		return fmt.Errorf("keep step %q: %w", step.Name, err)
 	}
 	return nil
 }
 
-// lastWrite bounds the write of a result whose activation has ended already.
-const lastWrite = time.Second
+const (
+	// storeTry bounds one call of the store, so that one that hangs is tried again.
+	storeTry = 10 * time.Second
+	// lastWrite bounds the write of a result whose activation has ended already.
+	lastWrite = time.Second
+)
 
 // insist repeats a call to the store, with growing pauses, until it succeeds, ErrLeaseLost or one of final comes, or the
 // activation ends; then it returns the cause.
 func (a *activation) insist(call func(context.Context) error, final ...error) error {
 	pause := RetryPolicy{Base: 10 * time.Millisecond, Cap: time.Second}
 	for n := 1; ; n++ {
-		err := call(a.ctx)
+		ctx, cancel := context.WithTimeout(a.ctx, storeTry)
+		err := call(ctx)
+		cancel()
 		if err == nil || errors.Is(err, ErrLeaseLost) {
 			return err
 		}

@@ -1,7 +1,6 @@
 package actors
 
 import (
-	"errors"
 	"fmt"
 	"runtime"
 	"runtime/debug"
@@ -28,7 +27,7 @@ func (e *effect) attempt(s StepContext) (stored, error) {
 		return e.settled(<-t.out, s)
 	}
 	e.act.stuck(+1)
-	return stored{}, &timeoutError{fmt.Sprintf("step %q", e.name), e.opts.timeout}
+	return stored{}, e.late(nil)
 }
 
 // trial is an attempt on a goroutine of its own. Whoever changes its state first decides: ended, and its result counts, or
@@ -78,11 +77,15 @@ func (e *effect) settled(r trialResult, s StepContext) (stored, error) {
 		panic(r.panic)
 	case r.goexit:
 		runtime.Goexit()
-	case r.err != nil && s.Err() != nil && errors.Is(r.err, s.Err()) && e.act.ctx.Err() == nil:
+	case r.err != nil && s.Err() != nil && e.act.ctx.Err() == nil:
 		// It gave up because its time was over, just before it would have been abandoned.
-		return stored{}, &timeoutError{fmt.Sprintf("step %q", e.name), e.opts.timeout}
+		return stored{}, e.late(r.err)
 	}
 	return r.out, r.err
+}
+
+func (e *effect) late(err error) error {
+	return &timeoutError{what: fmt.Sprintf("step %q", e.name), after: e.opts.timeout, err: err}
 }
 
 func (a *activation) stuck(delta int) {

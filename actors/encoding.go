@@ -52,7 +52,7 @@ func encode(v any) (stored, error) {
 	case nil:
 		return stored{}, fmt.Errorf("%w: a nil interface cannot be stored", ErrMisuse)
 	case Raw:
-		return stored{v.ContentType, v.Bytes}, nil
+		return stored{v.ContentType, bytes.Clone(v.Bytes)}, nil
 	case None:
 		return stored{}, nil
 	case proto.Message:
@@ -93,7 +93,7 @@ func decode[T any](s stored, payload bool) (T, error) {
 	var v T
 	switch p := any(&v).(type) {
 	case *Raw:
-		*p = Raw{s.contentType, s.data}
+		*p = Raw{s.contentType, bytes.Clone(s.data)} // the author's to change
 		return v, nil
 	case *None:
 		return v, nil

@@ -76,12 +76,17 @@ func (e *rejectError) Unwrap() error { return e.err }
 type timeoutError struct {
 	what  string
 	after time.Duration
+	err   error // what the attempt said when its time was over; nil when it was abandoned
 }
 
-func (e *timeoutError) Error() string { return fmt.Sprintf("%s timed out after %v", e.what, e.after) }
-func (e *timeoutError) Is(target error) bool {
-	return target == ErrTimeout
+func (e *timeoutError) Error() string {
+	if e.err != nil {
+		return fmt.Sprintf("%s timed out after %v: %v", e.what, e.after, e.err)
+	}
+	return fmt.Sprintf("%s timed out after %v", e.what, e.after)
 }
+func (e *timeoutError) Is(target error) bool { return target == ErrTimeout }
+func (e *timeoutError) Unwrap() error        { return e.err }
 
 // StepError is a step that will not be tried again: its own retries are used up, its function said Reject, or its result
 // was too large. Returned by the handler it fails the task without another attempt, so that the retries of a step and

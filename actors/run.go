@@ -99,7 +99,7 @@ func Activate(ctx context.Context, job Job) Verdict {
 	}
 	if d := job.Agent.set.timeout; d > 0 {
 		var cancel context.CancelFunc
-		a.ctx, cancel = context.WithTimeoutCause(ctx, d, &timeoutError{"activation", d})
+		a.ctx, cancel = context.WithTimeoutCause(ctx, d, &timeoutError{what: "activation", after: d})
 		defer cancel()
 	}
 	c := &Context{act: a}
@@ -137,8 +137,8 @@ func (a *activation) verdict(c *Context, out stored, err error) Verdict {
 		}
 		return c.parked.verdict()
 	}
-	if cause := a.cause(); cause != nil && (err != nil || !errors.Is(cause, ErrDraining)) {
-		// A result that is ready when the node drains is kept; a lost or cancelled task's is not wanted.
+	// A result that is ready when the node drains, or the time is over, is kept; a lost or cancelled task's is not wanted.
+	if cause := a.cause(); cause != nil && (err != nil || errors.Is(cause, ErrLeaseLost) || errors.Is(cause, ErrCancelled)) {
 		return a.stopped(cause)
 	}
 	if err != nil {
