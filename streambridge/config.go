@@ -157,8 +157,11 @@ func (c Config) Validate() error {
 		field string
 		value int64
 	}{
-		{"InFlight", int64(c.InFlight)}, {"InFlightBytes", c.InFlightBytes}, {"MaxPayload", int64(c.MaxPayload)},
-		{"MaxDeliveries", c.MaxDeliveries}, {"DeadTTL", int64(c.DeadTTL)},
+		{"InFlight", int64(c.InFlight)},
+		{"InFlightBytes", c.InFlightBytes},
+		{"MaxPayload", int64(c.MaxPayload)},
+		{"MaxDeliveries", c.MaxDeliveries},
+		{"DeadTTL", int64(c.DeadTTL)},
 	} {
 		if n.value < Off {
 			return fmt.Errorf("%s (%d) must be positive, 0 for the default or -1 for none", n.field, n.value)
