@@ -53,6 +53,9 @@ func (e *effect) find(s StepContext) (stored, bool, error) {
 	if err != nil {
 		return stored{}, false, fmt.Errorf("verify: %w", err)
 	}
+	if found {
+		e.replayed()
+	}
 	return out, found, nil
 }
 
@@ -194,6 +197,12 @@ func (e *effect) checkpoint(cp messages.Step) error {
 	}
 	e.intent = false
 	return nil
+}
+
+func (e *effect) replayed() {
+	if f := e.act.job.OnReplay; f != nil {
+		f(e.name)
+	}
 }
 
 func (e *effect) report(s StepContext, err error) {

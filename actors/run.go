@@ -32,7 +32,7 @@ type Job struct {
 	// OnStep is told of each attempt of a step that really ran, on the handler's goroutine or a branch's; it must not
 	// block. nil is allowed.
 	OnStep func(StepEvent)
-	// OnReplay is told of each step that its checkpoint answered. nil is allowed.
+	// OnReplay is told of each step that was answered without running: by its checkpoint, or by Verify. nil is allowed.
 	OnReplay func(step string)
 	// OnStuck is told +1 when an attempt outlives its Timeout and -1 when it comes back after all. nil is allowed.
 	OnStuck func(delta int)

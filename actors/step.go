@@ -107,8 +107,8 @@ func (e *effect) keyed() bool { return e.opts.verify != nil || e.opts.unrepeatab
 // settle gives the step's result: the kept one, or that of running it as often as its budget allows.
 func (e *effect) settle() (stored, error) {
 	cp, found, err := e.act.lookup(e.name)
-	if f := e.act.job.OnReplay; f != nil && found && (cp.Status == messages.StepDone || cp.Status == messages.StepSpent) {
-		f(e.name)
+	if found && (cp.Status == messages.StepDone || cp.Status == messages.StepSpent) {
+		e.replayed()
 	}
 	switch {
 	case err != nil:
