@@ -43,6 +43,13 @@ func open(t *testing.T, rdb redis.UniversalClient, names messages.Names, node me
 	return s
 }
 
+func benchOpen(b *testing.B, rdb redis.UniversalClient, names messages.Names, node messages.Node) *redisstream.Stream {
+	b.Helper()
+	s := redisstream.New(rdb)
+	require.NoError(b, s.Open(ctx, names, node))
+	return s
+}
+
 // refusal is the sentence with which Open refuses.
 func refusal(t *testing.T, rdb redis.UniversalClient, names messages.Names) string {
 	t.Helper()

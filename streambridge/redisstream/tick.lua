@@ -12,7 +12,7 @@ local stream, inbox = KEYS[1], KEYS[2]
 local P, group, me, inc, lease = ARGV[1], ARGV[2], ARGV[3], ARGV[4], tonumber(ARGV[5])
 local room, stray, keep = tonumber(ARGV[6]), tonumber(ARGV[7]), tonumber(ARGV[8])
 local meta, due, name = P .. 'meta', P .. 'due', P .. 'consumer:' .. escape(me)
-local most, most_bytes = 200, 4194304 -- of each kind of work in one script: some ms of the server's time
+local minute, most, most_bytes = 60000, 200, 4194304 -- most: of each kind of work in one script: some ms of the server's time
 if usurped(P, me, inc) then return {1} end
 local ms = now_ms()
 local epoch = ensure(P, stream, group, inc, ms)
@@ -24,7 +24,7 @@ else
 end
 
 -- Pulse. After half a lease without any tick nobody could renew: everybody counts as alive for one more lease.
-local facts = redis.call('HMGET', meta, 'pulse', 'calm_until', 'low', 'missed', 'cursor')
+local facts = redis.call('HMGET', meta, 'pulse', 'calm_until', 'low', 'missed', 'cursor', 'hole', 'pass')
 local calm_until = tonumber(facts[2] or 0)
 if facts[1] and ms - facts[1] > lease / 2 then
   calm_until = ms + lease
@@ -47,15 +47,17 @@ for _, node in ipairs(redis.call('ZRANGEBYSCORE', P .. 'nodes', ms - lease, '+in
 end
 
 -- Trim, exactly: nothing that any group has not acknowledged.
-local trimmed, missed = 0, 0
+local more, trimmed, missed = false, 0, 0
 for i, key in ipairs({stream, inbox}) do
-  local least
-  for _, g in ipairs(groups(key)) do
-    local first = after(g['last-delivered-id'])
+  local rows = groups(key)
+  local least, reached
+  for _, g in ipairs(rows) do
+    local first, last = after(g['last-delivered-id']), g['last-delivered-id']
     if g.pending > 0 then first = redis.call('XPENDING', key, g.name)[2] end
     if not least or before(first, least) then least = first end
+    if not reached or before(last, reached) then reached = last end
     if i == 1 and g.name == group then
-      local low = g['last-delivered-id']
+      local low = last
       if g.pending > 0 then low = just_before(first) end
       if low ~= facts[3] then redis.call('HSET', meta, 'low', low) end
       -- Entries that are neither in the stream nor were ever given to us: somebody trimmed them undelivered.
@@ -68,13 +70,38 @@ for i, key in ipairs({stream, inbox}) do
     end
   end
   trimmed = trimmed + redis.call('XTRIM', key, 'MINID', least)
+  -- Behind an entry that takes long the acknowledged ones would pile up until Submit is refused, and outlive the records
+  -- that say they are done. They are deleted one by one, in passes of which one begins a minute.
+  if i == 1 and tonumber(string.match(least, '^%d+')) < ms - minute and before(least, reached) then
+    local from, began = facts[6] or '', tonumber(facts[7] or 0)
+    if from == '' and ms - began >= minute then
+      from = '(' .. least
+      redis.call('HSET', meta, 'pass', ms)
+    end
+    if from ~= '' then
+      local found = redis.call('XRANGE', key, from, reached, 'COUNT', most)
+      local to, waits, done = found[#found] and found[#found][1], {}, {}
+      -- All of the range: bodiless ones make it longer than what was found.
+      for _, g in ipairs(rows) do
+        if to and g.pending > 0 then
+          for _, row in ipairs(redis.call('XPENDING', key, g.name, from, to, 1000000)) do waits[row[1]] = true end
+        end
+      end
+      for _, e in ipairs(found) do
+        if not waits[e[1]] then done[#done + 1] = e[1] end
+      end
+      if #done > 0 then trimmed = trimmed + redis.call('XDEL', key, unpack(done)) end
+      more = #found == most
+      redis.call('HSET', meta, 'hole', more and '(' .. to or '')
+    end
+  end
 end
 if redis.call('EXISTS', P .. 'dead') == 1 then
   redis.call('XTRIM', P .. 'dead', 'MINID', string.format('%.0f', math.max(ms - keep, 0)))
 end
 
 -- Promote what is due.
-local more, promoted, buried = false, 0, {}
+local promoted, buried = 0, {}
 local ripe = redis.call('ZRANGEBYSCORE', due, '-inf', ms, 'LIMIT', 0, most)
 for _, member in ipairs(ripe) do
   local what, rest = string.match(member, '^(%a):(.*)$')
