@@ -125,8 +125,11 @@ func (c *Client) Submit(ctx context.Context, t NewTask) (*Task, error) {
 	return c.submitted(sub, got[0])
 }
 
-// submitBatch bounds what one call of the desk holds in memory.
-const submitBatch = 1000
+// What one call of the desk takes at most.
+const (
+	submitBatch = 1000
+	submitBytes = 8 << 20
+)
 
 // SubmitAll adds tasks in order, in pipelines. All are checked before the first is sent. The result has a Task for
 // each, nil for those that were refused; the error joins the first ten refusals. When ctx ends, or the server cannot be
@@ -143,7 +146,8 @@ func (c *Client) SubmitAll(ctx context.Context, tasks []NewTask) ([]*Task, error
 	out := make([]*Task, len(tasks))
 	var refused []error
 	done := 0
-	for batch := range slices.Chunk(subs, submitBatch) {
+	for done < len(subs) {
+		batch := nextBatch(subs[done:])
 		got, err := c.desk.Submit(ctx, batch)
 		if err != nil {
 			return out, fmt.Errorf("submit %d tasks, %d of them sent: %w", len(tasks), done, err)
@@ -159,6 +163,20 @@ func (c *Client) SubmitAll(ctx context.Context, tasks []NewTask) ([]*Task, error
 		return out, nil
 	}
 	return out, fmt.Errorf("%d of %d tasks refused: %w", len(refused), len(tasks), errors.Join(refused[:min(len(refused), 10)]...))
+}
+
+// nextBatch is the head of subs that goes in one call: at least one.
+func nextBatch(subs []Submission) []Submission {
+	size := 0
+	for i, s := range subs[:min(len(subs), submitBatch)] {
+		for _, f := range s.Fields {
+			size += len(f.Name) + len(f.Value)
+		}
+		if i > 0 && size > submitBytes {
+			return subs[:i]
+		}
+	}
+	return subs[:min(len(subs), submitBatch)]
 }
 
 func (c *Client) submitted(sub Submission, got Submitted) (*Task, error) {

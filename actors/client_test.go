@@ -221,6 +221,12 @@ func TestSubmitAll(t *testing.T) {
 	}
 	require.Zero(t, d.subs[0].MaxLen)
 
+	d.batches = nil
+	large := actors.NewTask{Type: "a", Payload: strings.Repeat("x", 1<<19)}
+	_, err = c.SubmitAll(t.Context(), slices.Repeat([]actors.NewTask{large}, 40))
+	require.NoError(t, err)
+	require.Equal(t, []int{15, 15, 10}, d.batches, "8 MiB a call")
+
 	tasks[9_999].Type = ""
 	d.subs = nil
 	_, err = c.SubmitAll(t.Context(), tasks)

@@ -17,7 +17,7 @@ import (
 // Parallel gives each branch one of its own.
 type Context struct {
 	act *activation
-	// busy is the name of the durable call that is going on: a second one at the same time is misuse.
+	// busy is the name of the durable call that is going on: a second one at the same time is misuse. It guards parked.
 	busy   atomic.Pointer[string]
 	parked *parking // this branch gave up its place
 }
@@ -139,15 +139,19 @@ func (c *Context) misuse(format string, args ...any) error {
 // enter begins a durable call: nothing latched, the Context not in use, the activation not over. what says it to the
 // author, such as `step "pay"`. leave must follow when it returns nil.
 func (c *Context) enter(what string) error {
-	if err := c.stopped(what); err != nil {
-		return err
-	}
 	if !c.busy.CompareAndSwap(nil, &what) {
+		if latched := c.act.latched(); latched != nil {
+			return latched
+		}
 		during := "another durable call"
 		if b := c.busy.Load(); b != nil {
 			during = *b
 		}
 		return c.misuse("%s during %s: neither call one inside the other nor use a Context on two goroutines (see Parallel)", what, during)
+	}
+	if err := c.stopped(what); err != nil {
+		c.leave()
+		return err
 	}
 	return nil
 }
