@@ -3,4 +3,3 @@ package cli
 import "github.com/spf13/cobra"
 
 func (a *app) benchCmd() *cobra.Command { return &cobra.Command{Use: "bench"} }
-func (a *app) demoCmd() *cobra.Command  { return &cobra.Command{Use: "demo"} }

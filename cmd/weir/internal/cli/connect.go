@@ -35,7 +35,7 @@ func dialRedis(ctx context.Context, rawURL string, change ...func(*redis.Options
 // redisOptions reads a URL. Its text is not repeated in errors: it may hold a password.
 func redisOptions(rawURL string) (*redis.Options, error) {
 	if !strings.Contains(rawURL, "://") {
-		return nil, usagef("--redis must be a URL such as %s", defaultRedis)
+		return nil, usagef("--redis, or $REDIS_URL, must be a URL such as %s", defaultRedis)
 	}
 	opts, err := redis.ParseURL(rawURL)
 	if err != nil {
@@ -43,7 +43,7 @@ func redisOptions(rawURL string) (*redis.Options, error) {
 		if errors.As(err, &bad) {
 			err = bad.Err
 		}
-		return nil, usagef("--redis is not a usable URL: %w", err)
+		return nil, usagef("--redis, or $REDIS_URL, is not a usable URL: %w", err)
 	}
 	// A retried XADD adds twice: what may be repeated, and how, is known where it is called.
 	opts.MaxRetries = -1

@@ -168,16 +168,16 @@ func attempts(l actors.Ledger) string {
 		{l.Timeouts, "timeouts"},
 		{l.Deaths, "deaths"},
 		{l.Blamed, "blamed"},
-		{l.Interruptions, "interruptions (free)"},
-		{l.Waits, "waits (free)"},
+		{l.Interruptions, "interruptions, free"},
+		{l.Waits, "waits, free"},
 	} {
 		if c.n > 0 {
-			parts = append(parts, fmt.Sprintf("%d %s", c.n, c.name))
+			parts = append(parts, fmt.Sprintf("%s: %d", c.name, c.n))
 		}
 	}
 	s := fmt.Sprint(l.Attempt())
 	if len(parts) > 0 {
-		s += ": " + strings.Join(parts, ", ") + " before"
+		s += " (" + strings.Join(parts, "; ") + ")"
 	}
 	return s
 }
