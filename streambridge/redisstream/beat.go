@@ -27,7 +27,9 @@ func (s *Stream) Beat(ctx context.Context, held []streambridge.Held) (streambrid
 	if len(held) == 0 {
 		byStream[b.keys.Stream] = nil
 	}
-	cancelled := map[string]struct{}{}
+	s.mu.Lock()
+	round := &beat{out: &out, cancelled: map[string]struct{}{}, seen: s.cancelSeen}
+	s.mu.Unlock()
 	for _, stream := range b.streams() {
 		of, ok := byStream[stream]
 		if !ok {
@@ -37,7 +39,7 @@ func (s *Stream) Beat(ctx context.Context, held []streambridge.Held) (streambrid
 		slices.SortFunc(of, func(x, y streambridge.Held) int { return compareIDs(x.ID, y.ID) })
 		for first := true; first || len(of) > 0; first = false {
 			n := min(len(of), chunk)
-			if err := s.beatChunk(ctx, b, stream, of[:n], &out, cancelled); err != nil {
+			if err := s.beatChunk(ctx, b, stream, of[:n], round); err != nil {
 				return out, fmt.Errorf("beat for %d entries: %w", len(held), err)
 			}
 			if out.Usurped {
@@ -46,12 +48,26 @@ func (s *Stream) Beat(ctx context.Context, held []streambridge.Held) (streambrid
 			of = of[n:]
 		}
 	}
+	s.mu.Lock()
+	s.cancelSeen = round.first
+	s.mu.Unlock()
 	return out, nil
 }
 
-func (s *Stream) beatChunk(ctx context.Context, b *binding, stream string, held []streambridge.Held, out *streambridge.Beat, cancelled map[string]struct{}) error {
-	args := append(make([]any, 0, 8+3*len(held)), b.keys.Prefix, b.names.Group, b.node.Consumer, b.node.Incarnation,
-		b.node.Lease.Milliseconds(), s.deadTTL.Load(), s.clientID.Load(), b.keys.Stream)
+// beat is one round over all that is held.
+type beat struct {
+	out *streambridge.Beat
+	// seen is how many cancelled units the round before knew of; first what this round's first script knew, which is what
+	// the next round may rely on.
+	seen, first string
+	cancelled   map[string]struct{}
+}
+
+func (s *Stream) beatChunk(ctx context.Context, b *binding, stream string, held []streambridge.Held, round *beat) error {
+	out := round.out
+	args := append(make([]any, 0, 9+3*len(held)), b.keys.Prefix, b.names.Group, b.node.Consumer, b.node.Incarnation,
+		b.node.Lease.Milliseconds(), s.deadTTL.Load(), s.clientID.Load(), b.keys.Stream,
+		round.seen)
 	tasks := make(map[string]string, len(held))
 	for _, h := range held {
 		n := name(h.TaskID, h.Unit)
@@ -70,7 +86,7 @@ func (s *Stream) beatChunk(ctx context.Context, b *binding, stream string, held 
 		out.Usurped = true
 		return nil
 	}
-	if row, err = asRow(reply, 5); err != nil {
+	if row, err = asRow(reply, 6); err != nil {
 		return err
 	}
 	refs := func(v any) (refs []messages.Ref) {
@@ -88,11 +104,12 @@ func (s *Stream) beatChunk(ctx context.Context, b *binding, stream string, held 
 	out.Gone = append(out.Gone, gone...)
 	for _, n := range asStrings(row[4]) {
 		task := tasks[n]
-		if _, ok := cancelled[task]; !ok {
-			cancelled[task] = struct{}{}
+		if _, ok := round.cancelled[task]; !ok {
+			round.cancelled[task] = struct{}{}
 			out.Cancelled = append(out.Cancelled, task)
 		}
 	}
+	round.first = cmp.Or(round.first, asString(row[5]))
 	return nil
 }
 

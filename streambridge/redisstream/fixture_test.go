@@ -246,6 +246,7 @@ func (f *fixture) Queue(taskID string, fields []messages.Pair) {
 func (f *fixture) Cancel(taskID, unit string) {
 	f.t.Helper()
 	f.set(taskID, unit, "state", "CANCELLED")
+	require.NoError(f.t, f.rdb.HIncrBy(ctx, f.keys.Counts(), "cancelled", 1).Err())
 }
 
 func (f *fixture) Unit(taskID, unit string) streamtest.Unit {

@@ -43,6 +43,8 @@ type Stream struct {
 	epoch string
 	// saved are the entries that a beat has copied beside their tasks: their acknowledgement also forgets the copy.
 	saved map[messages.Ref]struct{}
+	// cancelSeen is how many cancelled units the last beat knew of.
+	cancelSeen string
 	// idle lanes wait for the next read.
 	idle   []*lane
 	lanes  map[*lane]struct{}

@@ -121,6 +121,8 @@ var beatTests = []test{
 		held := n.hold(2)
 		w.Begin(n.Node, "t1", "")
 		w.Begin(n.Node, "t2", "")
+		require.Empty(w, n.beat(held...).Cancelled)
+		held[0].Saved, held[1].Saved = true, true
 		w.Cancel("t2", "")
 		require.Equal(w, []string{"t2"}, n.beat(held...).Cancelled)
 	}},
