@@ -49,18 +49,10 @@ end
 
 local wake, u = ARGV[9] or '0', ARGV[10] or ''
 local too_often, crash = ARGV[11] or '0', ARGV[12] or ''
-local h = redis.call('HMGET', task, 'fence', 'owner', u .. 'state', u .. 'work', u .. 'run', u .. 'wake')
+local h = redis.call('HMGET', task, 'fence', 'owner', u .. 'state', u .. 'work', u .. 'run', u .. 'wake', 'queued')
 local fence, owner, state = h[1], h[2], h[3]
 
 -- include task.lua
-
--- 1. What is settled already.
-if state then
-	if h[4] and h[4] ~= ARGV[7] then return {6} end
-	if state == 'SUCCEEDED' or state == 'FAILED' then return {2} end
-	if state == 'CANCELLED' then return {5} end
-end
-if wake ~= (h[6] or '0') then return {3} end
 
 local function unescape(s)
 	return (string.gsub(s, '%%(%x%x)', function(hex) return string.char(tonumber(hex, 16)) end))
@@ -71,31 +63,50 @@ local id = string.sub(task, #P + 6)
 local unit = string.sub(u, 1, -2)
 local member = id .. ':' .. unit
 
--- 2. Another live node owns the task: the entry waits with it.
+-- How long another node still owns the task, in ms.
+local left = 0
 if owner and owner ~= me then
-	local left = redis.call('PTTL', P .. 'node:' .. owner)
+	left = redis.call('PTTL', P .. 'node:' .. owner)
 	if left == -2 then
 		left = tonumber(redis.call('HGET', P .. 'meta', 'calm_until') or 0) - now
 	elseif left < 0 then
 		left = 60000
 	end
-	if left > 0 then
-		local flat = body(stream, entry)
-		-- A body that somebody trimmed cannot wait; the next heartbeat rebuilds it or sets the entry aside.
-		if not flat then return {8, 1000} end
-		local origin = entry
-		if stream == P .. 'inbox' then
-			for i = 1, #flat, 2 do
-				if flat[i] == 'weir.origin' then origin = flat[i + 1] end
-			end
+end
+
+-- 1. What is settled already. The entry in hand may be one that waited: with nobody at work, the next one's turn has come.
+local settled
+if state and h[4] and h[4] ~= ARGV[7] then
+	settled = 6
+elseif state == 'SUCCEEDED' or state == 'FAILED' then
+	settled = 2
+elseif state == 'CANCELLED' then
+	settled = 5
+elseif wake ~= (h[6] or '0') then
+	settled = 3
+end
+if settled then
+	if h[7] and left <= 0 and owner ~= me then disown(P, task, h[7]) end
+	return {settled}
+end
+
+-- 2. Another live node owns the task: the entry waits with it.
+if left > 0 then
+	local flat = body(stream, entry)
+	-- A body that somebody trimmed cannot wait; the next heartbeat rebuilds it or sets the entry aside.
+	if not flat then return {8, 1000} end
+	local origin = entry
+	if stream == P .. 'inbox' then
+		for i = 1, #flat, 2 do
+			if flat[i] == 'weir.origin' then origin = flat[i + 1] end
 		end
-		redis.call('RPUSH', task .. ':waiting', pack_fields(with_control(flat, unescape(id), origin, wake)))
-		redis.call('HINCRBY', task, 'queued', 1)
-		redis.call('XACK', stream, group, entry)
-		if stream == P .. 'inbox' then redis.call('XDEL', stream, entry) end
-		redis.call('ZADD', P .. 'due', 'NX', now + left, 'q:' .. id)
-		return {4}
 	end
+	redis.call('RPUSH', task .. ':waiting', pack_fields(with_control(flat, unescape(id), origin, wake)))
+	redis.call('HINCRBY', task, 'queued', 1)
+	redis.call('XACK', stream, group, entry)
+	if stream == P .. 'inbox' then redis.call('XDEL', stream, entry) end
+	redis.call('ZADD', P .. 'due', 'NX', now + left, 'q:' .. id)
+	return {4}
 end
 
 -- 3. The ledger, and what the end of the activation before costs.
@@ -160,6 +171,8 @@ elseif not state and too_often ~= '0' then
 	detail = 'delivered ' .. too_often .. ' times and never begun'
 end
 
+local escaped_kind = string.gsub(kind, '[%%:{}]', {['%'] = '%25', [':'] = '%3A', ['{'] = '%7B', ['}'] = '%7D'})
+
 -- 4. A suspect runs on trial, one at a time on a node, so that the next death has one culprit.
 local trial = 0
 if ledger.deaths >= 2 and not condemned then
@@ -167,6 +180,7 @@ if ledger.deaths >= 2 and not condemned then
 	local left = other[1] and other[1] ~= member and tonumber(other[2] or 0) - now or 0
 	if left > 0 then
 		if #set > 0 then
+			index(P, escaped_kind, member, state, nil, now)
 			-- Charged once: the unit is PENDING with us now, and asking again finds nobody's death.
 			redis.call('HSET', task, 'owner', me, u .. 'state', 'PENDING', u .. 'run', run, u .. 'updated', now, unpack(set))
 		end
@@ -188,7 +202,7 @@ else
 	if redis.call('PTTL', task) >= 0 then opened(task) end
 	if not l[10] and l[9] then set[#set + 1], set[#set + 2] = u .. 'created', l[9] end
 	if state ~= 'RUNNING' then
-		index(P, string.gsub(kind, '[%%:{}]', {['%'] = '%25', [':'] = '%3A', ['{'] = '%7B', ['}'] = '%7D'}), member, state, nil, now)
+		index(P, escaped_kind, member, state, nil, now)
 		if reason then redis.call('HDEL', task, u .. 'reason') end
 	end
 end

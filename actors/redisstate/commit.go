@@ -45,14 +45,17 @@ func (s *State) Commit(ctx context.Context, c actors.Commit) error {
 		c.Entry.ID, ttlMS(c.TTL), c.ContentType, c.Result,
 	}
 	if c.Outcome != messages.Outcome_OUTCOME_COMPLETED || c.Index || c.Unit != "" {
-		dead, index := c.DeadTTL, 0
+		dead, index, class := c.DeadTTL, 0, ""
 		if dead <= 0 {
 			dead = forever
 		}
 		if c.Index {
 			index = 1
 		}
-		args = append(args, unitPrefix(c.Unit), state, index, c.Type, b.group, ledgerFields[c.Charge],
+		if c.Outcome == messages.Outcome_OUTCOME_RETRY || c.Outcome == messages.Outcome_OUTCOME_REJECTED {
+			class = ledgerFields[c.Charge]
+		}
+		args = append(args, unitPrefix(c.Unit), state, index, c.Type, b.group, class,
 			max(0, c.After.Milliseconds()), clip(c.Error), reasonName(c.Reason), clip(c.Detail), dead.Milliseconds())
 	}
 	if err := s.fenced(ctx, commitScript, []string{b.keys.Task(c.TaskID), c.Entry.Stream}, args...); err != nil {

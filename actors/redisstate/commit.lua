@@ -35,8 +35,8 @@ end
 if h[2] ~= ARGV[2] or h[3] ~= ARGV[3] then return 0 end
 if h[1] ~= 'RUNNING' then
 	-- Ours before: the reply was lost. FAILED instead of RETRYING is a retry whose body was gone.
-	if h[1] == (to or 'SUCCEEDED') or (to == 'RETRYING' and h[1] == 'FAILED') then return 1 end
-	return 0
+	if h[1] == (to or 'SUCCEEDED') then return 1 end
+	return to == 'RETRYING' and h[1] == 'FAILED' and redis.call('HGET', task, (u or '') .. 'reason') == 'BODY_GONE' and 1 or 0
 end
 
 local t = redis.call('TIME')

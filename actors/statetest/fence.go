@@ -43,6 +43,12 @@ var fenceCases = map[string]func(*testing.T, *rig){
 		r.lost(w.retry(b, 0))
 		r.lost(w.rejected(b, messages.Reason_REASON_REJECTED, "no"))
 		require.Equal(t, "first", string(r.unit(w.task).Result))
+		w = r.deliver(newTask("b"), here)
+		b = w.run()
+		r.commit(w.rejected(b, messages.Reason_REASON_REJECTED, "no"))
+		r.lost(w.retry(b, 0))
+		r.lost(w.completed(b, "late"))
+		r.state(w.task, messages.State_STATE_FAILED)
 		require.Empty(t, r.World.Due(t))
 	},
 	"a retry is not ended by what it replaced": func(t *testing.T, r *rig) {

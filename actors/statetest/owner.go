@@ -90,6 +90,19 @@ var ownerCases = map[string]func(*testing.T, *rig){
 		r.commit(w.completed(b, "once"))
 		r.fromInbox(twin.task, there).answers(actors.AlreadyDone)
 	},
+	"twins that waited are woken in turn though nothing is left to do": func(t *testing.T, r *rig) {
+		w := r.deliver(newTask("a"), here)
+		b := w.run()
+		for range 3 {
+			r.deliver(newTask("a"), there).answers(actors.Queued)
+		}
+		r.commit(w.completed(b, "once"))
+		for range 3 {
+			r.fromInbox(w.task, third).answers(actors.AlreadyDone)
+		}
+		require.Empty(t, r.World.TakeInbox(t, consumerOf(here)))
+		require.Zero(t, r.record("a").Queued)
+	},
 	"a dead owner owns nothing": func(t *testing.T, r *rig) {
 		one := r.deliver(part("a", "1"), here)
 		one.run()

@@ -27,4 +27,8 @@ func Run(t *testing.T, fresh func(t *testing.T) Fixture) {
 			}
 		})
 	}
+	t.Run("Property", func(t *testing.T) {
+		t.Parallel()
+		nothingIsLost(t, fresh)
+	})
 }
