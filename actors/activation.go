@@ -89,13 +89,12 @@ func (a *activation) cause() error {
 		return nil
 	}
 	cause := context.Cause(a.ctx)
-	var late *timeoutError
 	for _, known := range []error{ErrLeaseLost, ErrCancelled, ErrDraining} {
 		if errors.Is(cause, known) {
 			return cause
 		}
 	}
-	if errors.As(cause, &late) {
+	if _, late := errors.AsType[*timeoutError](cause); late {
 		return cause
 	}
 	return fmt.Errorf("%w: %w", ErrDraining, cause)

@@ -2,7 +2,6 @@ package actors_test
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -400,7 +399,7 @@ func TestFollow(t *testing.T) {
 	})
 	d.follow = func(string) ([]actors.Chunk, error) { return nil, errBank }
 	_, err = read(t.Context(), d, "")
-	require.True(t, errors.Is(err, errBank))
+	require.ErrorIs(t, err, errBank)
 
 	// A reader may stop at any piece.
 	d.follow = func(string) ([]actors.Chunk, error) { return []actors.Chunk{chunk("1-1", "a"), chunk("1-2", "b")}, nil }

@@ -24,8 +24,6 @@ const (
 	parked    = messages.Outcome_OUTCOME_PARKED
 )
 
-func noWait(context.Context, time.Duration) {}
-
 // one is a handler with a single step "s".
 func one(f func(actors.StepContext) (string, error), opts ...actors.StepOption) func(*actors.Context, in) (string, error) {
 	return func(c *actors.Context, _ in) (string, error) { return actors.Step(c, "s", f, opts...) }
@@ -154,8 +152,7 @@ func TestStepRejected(t *testing.T) {
 func TestSpentStepHandled(t *testing.T) {
 	w := newWorld(func(c *actors.Context, _ in) (string, error) {
 		_, err := actors.Step(c, "gpt", func(actors.StepContext) (string, error) { return "", errBank }, actors.Retries(0))
-		var gone *actors.StepError
-		if errors.As(err, &gone) {
+		if gone, ok := errors.AsType[*actors.StepError](err); ok {
 			return "fallback: " + gone.Err.Error(), nil
 		}
 		return "", err

@@ -57,7 +57,7 @@ func checkProto(t reflect.Type) (err error) {
 			err = fmt.Errorf("%v is not a protobuf message of its own (it embeds one?)", t)
 		}
 	}()
-	m, ok := reflect.Zero(t).Interface().(proto.Message)
+	m, ok := reflect.TypeAssert[proto.Message](reflect.Zero(t))
 	if !ok || reflect.TypeOf(m.ProtoReflect().New().Interface()) != t {
 		return fmt.Errorf("%v is not a protobuf message of its own (it embeds one?)", t)
 	}
@@ -107,9 +107,9 @@ func checkJSON(t reflect.Type, path string, seen map[reflect.Type]bool) error {
 
 func checkStruct(t reflect.Type, path string, seen map[reflect.Type]bool) error {
 	kept := 0
-	for f := range structFields(t) {
+	for f := range t.Fields() {
 		switch {
-		case f.Tag.Get("json") == "-":
+		case f.Name == "_", f.Tag.Get("json") == "-":
 			continue
 		case !f.IsExported() && !embedsStruct(f):
 			continue
@@ -148,8 +148,8 @@ func checkDropped(t reflect.Type, path string, seen map[reflect.Type]bool) error
 	case reflect.Pointer, reflect.Slice, reflect.Array, reflect.Map:
 		return checkDropped(t.Elem(), path, seen)
 	case reflect.Struct:
-		for f := range structFields(t) {
-			if f.Tag.Get("json") == "-" {
+		for f := range t.Fields() {
+			if f.Name == "_" || f.Tag.Get("json") == "-" {
 				continue
 			}
 			if !f.IsExported() && !embedsStruct(f) {
@@ -162,16 +162,6 @@ func checkDropped(t reflect.Type, path string, seen map[reflect.Type]bool) error
 	default:
 	}
 	return nil
-}
-
-func structFields(t reflect.Type) func(func(reflect.StructField) bool) {
-	return func(yield func(reflect.StructField) bool) {
-		for i := range t.NumField() {
-			if f := t.Field(i); f.Name != "_" && !yield(f) {
-				return
-			}
-		}
-	}
 }
 
 // embedsStruct: JSON keeps the exported fields of an embedded struct, whatever its own name.

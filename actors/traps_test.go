@@ -236,9 +236,7 @@ func TestBadStepOptions(t *testing.T) {
 		"no time":          {actors.Timeout(0)},
 		"nil":              {nil},
 		"cap below base":   {actors.RetryPolicy{Base: time.Hour, Cap: time.Minute}},
-		"both": {actors.Unrepeatable(), actors.Verify(func(context.Context, string) (int, bool, error) {
-			return 0, false, nil
-		})},
+		"both":             {actors.Unrepeatable(), actors.Verify(findNothing)},
 	} {
 		t.Run(name, func(t *testing.T) {
 			_, err := actorstest.Call(quiet(t), func(c *actors.Context, m in) (int, error) {
@@ -248,6 +246,8 @@ func TestBadStepOptions(t *testing.T) {
 		})
 	}
 }
+
+func findNothing(context.Context, string) (int, bool, error) { return 0, false, nil }
 
 func TestUnstorable(t *testing.T) {
 	for name, a := range map[string]actors.Agent{
