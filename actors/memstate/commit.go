@@ -13,6 +13,9 @@ import (
 
 // Commit ends an activation; see actors.StateStore.
 func (s *State) Commit(ctx context.Context, c actors.Commit) error {
+	if _, ok := outcomeStates[c.Outcome]; !ok {
+		return fmt.Errorf("commit: outcome %s has no state", c.Outcome)
+	}
 	return s.script(ctx, "commit", func(tx *memstream.Tx) error {
 		t, u, err := fenced(tx, c.TaskID, c.Unit, c.Fence)
 		switch {
@@ -26,22 +29,19 @@ func (s *State) Commit(ctx context.Context, c actors.Commit) error {
 	})
 }
 
+// outcomeStates are the states that an outcome leads to. Parked comes with waits.
+var outcomeStates = map[messages.Outcome]messages.State{
+	messages.Outcome_OUTCOME_COMPLETED:   messages.State_STATE_SUCCEEDED,
+	messages.Outcome_OUTCOME_REJECTED:    messages.State_STATE_FAILED,
+	messages.Outcome_OUTCOME_RETRY:       messages.State_STATE_RETRYING,
+	messages.Outcome_OUTCOME_CANCELLED:   messages.State_STATE_CANCELLED,
+	messages.Outcome_OUTCOME_INTERRUPTED: messages.State_STATE_PENDING,
+}
+
 // before reports whether a commit of that outcome left the unit in that state. FAILED instead of RETRYING is a retry whose
 // body was gone.
 func before(state messages.State, o messages.Outcome) bool {
-	switch o {
-	case messages.Outcome_OUTCOME_COMPLETED:
-		return state == messages.State_STATE_SUCCEEDED
-	case messages.Outcome_OUTCOME_REJECTED:
-		return state == messages.State_STATE_FAILED
-	case messages.Outcome_OUTCOME_RETRY:
-		return state == messages.State_STATE_RETRYING || state == messages.State_STATE_FAILED
-	case messages.Outcome_OUTCOME_CANCELLED:
-		return state == messages.State_STATE_CANCELLED
-	case messages.Outcome_OUTCOME_INTERRUPTED:
-		return state == messages.State_STATE_PENDING
-	}
-	return false
+	return state == outcomeStates[o] || o == messages.Outcome_OUTCOME_RETRY && state == messages.State_STATE_FAILED
 }
 
 func runOf(f actors.Fence) memstream.Run {
@@ -70,29 +70,23 @@ type committer struct {
 }
 
 func (k *committer) commit() error {
-	switch k.c.Outcome {
-	case messages.Outcome_OUTCOME_COMPLETED, messages.Outcome_OUTCOME_REJECTED, messages.Outcome_OUTCOME_RETRY,
-		messages.Outcome_OUTCOME_CANCELLED, messages.Outcome_OUTCOME_INTERRUPTED:
-	default:
-		return fmt.Errorf("commit: outcome %s cannot be committed", k.c.Outcome)
-	}
 	k.tx.EndTrial(k.task, k.unit)
 	k.charge()
 	if k.c.Error != "" {
 		k.unit.Error = k.c.Error
 	}
-	switch k.c.Outcome {
-	case messages.Outcome_OUTCOME_COMPLETED:
+	switch outcomeStates[k.c.Outcome] {
+	case messages.State_STATE_SUCCEEDED:
 		k.unit.ContentType, k.unit.Result = k.c.ContentType, append([]byte(nil), k.c.Result...)
 		k.end(messages.State_STATE_SUCCEEDED)
-	case messages.Outcome_OUTCOME_REJECTED:
+	case messages.State_STATE_FAILED:
 		k.reject(k.c.Reason, cmp.Or(k.c.Detail, k.c.Error))
-	case messages.Outcome_OUTCOME_RETRY:
+	case messages.State_STATE_RETRYING:
 		k.retry()
-	case messages.Outcome_OUTCOME_CANCELLED:
+	case messages.State_STATE_CANCELLED:
 		k.tx.Note(k.task, "cancelled", cut(cmp.Or(k.c.Detail, k.c.Error)))
 		k.end(messages.State_STATE_CANCELLED)
-	case messages.Outcome_OUTCOME_INTERRUPTED:
+	case messages.State_STATE_PENDING:
 		k.unit.Interruptions++
 		k.tx.Note(k.task, "interrupted", cut(k.c.Error))
 		k.tx.Become(k.task, k.unit, messages.State_STATE_PENDING, false)

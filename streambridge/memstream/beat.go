@@ -18,11 +18,6 @@ func (s *Stream) Beat(ctx context.Context, held []streambridge.Held) (beat strea
 		c := s.claim(w)
 		c.left = false
 		c.beat++
-		for _, stream := range w.streams() {
-			if g := w.read(stream); g != nil {
-				g.consumer(s.open.node.Consumer, now)
-			}
-		}
 		w.keepAlive(s.open.node.Incarnation, now, s.open.node.Lease)
 		for _, h := range inOrder(w, held) {
 			s.renew(w, now, h, &beat)
@@ -79,6 +74,7 @@ func (s *Stream) renew(w *world, now int64, h streambridge.Held, beat *streambri
 		beat.Gone = append(beat.Gone, h.Ref)
 		return
 	}
+	g.consumer(d.consumer, now)
 	d.atMS = now
 	switch {
 	case u == nil:

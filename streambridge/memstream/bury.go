@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/weir-run/weir/messages"
@@ -62,7 +63,7 @@ func (w *world) fail(b streambridge.Burial, now int64, ttl time.Duration) {
 	delete(w.copies, unitKey{b.TaskID, b.Unit})
 	delete(w.due, "r:"+member(b.TaskID, b.Unit))
 	w.counts["failed"]++
-	t.note(now, "failed", b.Reason.String()+" "+b.Detail)
+	t.note(now, "failed", strings.TrimPrefix(b.Reason.String(), "REASON_")+" "+b.Detail)
 	w.disown(t, now)
 	w.close(t, now, ttl)
 }

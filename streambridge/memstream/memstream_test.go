@@ -113,6 +113,8 @@ func TestALostGroupIsReportedOnceToEachNode(t *testing.T) {
 		s.FlushAll()
 		_, err := ra()
 		require.ErrorIs(t, err, streambridge.ErrGroupLost)
+		_, err = b.Tick(t.Context(), streambridge.TickRequest{})
+		require.NoError(t, err)
 		_, err = b.Read(t.Context(), 1, -1)
 		require.ErrorIs(t, err, streambridge.ErrGroupLost)
 		for _, h := range []*Stream{a, b} {

@@ -34,8 +34,10 @@ func (g *group) consumer(name string, now int64) *consumer {
 	return c
 }
 
-// deliver puts a new entry on the consumer's pending list.
+// deliver puts a new entry on the consumer's pending list. In a group that was made again it may be pending already, put
+// back by a beat: then it changes hands.
 func (g *group) deliver(id entryID, to string, now int64) *delivery {
+	g.ack(id)
 	c := g.consumer(to, now)
 	c.pending++
 	d := &delivery{consumer: to, atMS: now, count: 1}

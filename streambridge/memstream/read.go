@@ -32,7 +32,11 @@ func (s *Stream) Read(ctx context.Context, count int, block time.Duration) ([]st
 		if s.closed {
 			return fmt.Errorf("memstream read: %w", errClosed)
 		}
-		if s.lost(w) {
+		if !s.lost && !w.joined() {
+			s.notice(w)
+		}
+		if s.lost {
+			s.lost = false
 			return groupLost(w)
 		}
 		if me.found = s.deliver(w, count, now); len(me.found) == 0 && block > 0 {
@@ -55,11 +59,12 @@ func (s *Stream) Read(ctx context.Context, count int, block time.Duration) ([]st
 	return me.found, me.err
 }
 
-// lost reports, once a node, that the group had vanished since the node joined, and makes it again. Called under the lock.
-func (s *Stream) lost(w *world) bool {
+// notice makes the group again where it has vanished, and remembers a loss that this node has not reported. Called under
+// the lock.
+func (s *Stream) notice(w *world) {
 	known := s.epoch
 	s.epoch = w.ensure()
-	return s.epoch != known
+	s.lost = s.lost || s.epoch != known
 }
 
 func groupLost(w *world) error {
@@ -71,7 +76,9 @@ func groupLost(w *world) error {
 func (s *Stream) deliver(w *world, count int, now int64) (found []streambridge.Entry) {
 	for _, stream := range []string{w.keys.Inbox(), w.keys.Stream} {
 		l, g, n := w.data.log(stream), w.read(stream), 0
-		g.consumer(s.open.node.Consumer, now)
+		if c := g.consumers[s.open.node.Consumer]; c != nil { // Redis 7.0 makes it with the first entry
+			c.seenMS = now
+		}
 		for id, r := range l.entries.from(g.delivered.next()) {
 			if n++; n > count {
 				break
@@ -100,12 +107,15 @@ func (s *Server) leave(me *waiter) {
 // the lock at the end of every script.
 func (s *Server) serve(now int64) {
 	s.waiters = slices.DeleteFunc(s.waiters, func(me *waiter) bool {
-		switch w := me.stream.world(); {
+		w := me.stream.world()
+		me.stream.notice(w) // a reader that waits hears of a loss at once
+		switch {
 		case me.stream.reach("read") != nil:
 			me.err = me.stream.reach("read")
 		case me.stream.closed:
 			me.err = fmt.Errorf("memstream read: %w", errClosed)
-		case me.stream.lost(w):
+		case me.stream.lost:
+			me.stream.lost = false
 			me.err = groupLost(w)
 		default:
 			me.found = me.stream.deliver(w, me.count, now)

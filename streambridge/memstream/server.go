@@ -15,8 +15,7 @@ type Server struct {
 	mu      sync.Mutex
 	data    *data
 	down    error
-	waiters []*waiter // blocked readers, oldest first: Redis serves them in that order
-	handles uint64
+	waiters []*waiter     // blocked readers, oldest first: Redis serves them in that order
 	skew    time.Duration // by Advance
 }
 
@@ -41,10 +40,7 @@ func New() *Stream { return NewServer().Stream() }
 
 // Stream makes a handle for one more node: what a connection is to Redis. It starts unbound; Open binds it to a group.
 func (s *Server) Stream() *Stream {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.handles++
-	return &Stream{server: s, client: s.handles}
+	return &Stream{server: s, deadTTL: defaultDeadTTL}
 }
 
 // Server is the server that the handle belongs to.

@@ -14,14 +14,15 @@ import (
 // Stream is one node's handle on a server. It is safe for use by any number of goroutines.
 type Stream struct {
 	server *Server
-	client uint64 // number of the handle, for people
 
 	// Under the server's lock:
 	down      error // this node alone cannot reach the server
 	connected bool  // Open succeeded and the node has neither left, closed nor been killed
 	closed    bool
 	open      *binding
-	epoch     uint64 // of the group, as we last knew it
+	epoch     uint64        // of the group, as we last knew it
+	deadTTL   time.Duration // as the last tick said
+	lost      bool          // a loss of the group waits to be reported by the next read
 }
 
 // binding is the group that a handle was opened for.
@@ -54,7 +55,9 @@ func (s *Stream) bound(ctx context.Context, op string, f func(w *world, now int6
 		if s.open == nil {
 			return fmt.Errorf("memstream %s: %w", op, streambridge.ErrNotOpen)
 		}
-		return f(s.world(), now)
+		w := s.world()
+		w.lease, w.deadTTL = s.open.node.Lease, s.deadTTL
+		return f(w, now)
 	})
 }
 
@@ -126,7 +129,6 @@ func (s *Stream) take(ctx context.Context, b *binding) error {
 // join binds the handle and makes its node live. Called under the lock.
 func (s *Stream) join(w *world, b *binding, now int64) {
 	s.open, s.connected = b, true
-	w.lease = b.node.Lease
 	w.claims[b.node.Consumer] = &claimed{incarnation: b.node.Incarnation, client: s}
 	s.epoch = w.ensure()
 	for _, stream := range w.streams() {

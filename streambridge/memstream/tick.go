@@ -22,9 +22,9 @@ func (s *Stream) Tick(ctx context.Context, req streambridge.TickRequest) (t stre
 			return fmt.Errorf("tick as %q: %w", s.open.node.Consumer, streambridge.ErrUsurped)
 		}
 		if req.DeadTTL > 0 {
-			w.deadTTL = req.DeadTTL
+			s.deadTTL, w.deadTTL = req.DeadTTL, req.DeadTTL
 		}
-		w.ensure() // the next read reports it, if anything was missing
+		s.notice(w)
 		s.pulse(w, now, &t)
 		w.trim(&t)
 		w.promoteDue(now, &t)

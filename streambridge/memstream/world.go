@@ -17,12 +17,11 @@ type world struct {
 	group string
 	data  *data
 
-	pulse     int64         // ms of the group's last tick, by whichever node
-	lease     time.Duration // of the last node that opened
-	deadTTL   time.Duration // of the last tick
-	calmUntil int64         // ms until which everybody counts as alive
-	low       entryID       // where a group of the public stream that vanished starts again
-	epoch     uint64        // another one after each loss of a group: who knows an older one has lost what it held
+	pulse          int64         // ms of the group's last tick, by whichever node
+	lease, deadTTL time.Duration // of the node whose script runs
+	calmUntil      int64         // ms until which everybody counts as alive
+	low            entryID       // where a group of the public stream that vanished starts again
+	epoch          uint64        // another one after each loss of a group: who knows an older one has lost what it held
 
 	claims  map[string]*claimed // consumer name → incarnation
 	alive   map[string]int64    // incarnation → ms at which its liveness ends
@@ -133,6 +132,11 @@ func (w *world) streams() [2]string { return [2]string{w.keys.Stream, w.keys.Inb
 
 // read returns the group on that stream, or nil when either is missing.
 func (w *world) read(stream string) *group { return w.data.log(stream).group(w.group) }
+
+// joined reports whether the group is there on both streams.
+func (w *world) joined() bool {
+	return w.read(w.keys.Stream) != nil && w.read(w.keys.Inbox()) != nil
+}
 
 // ensure makes what is missing of streams and groups: on the public stream at the low-water mark, in the inbox at the
 // beginning, where what was acknowledged answers "done" again. It returns the group's epoch.

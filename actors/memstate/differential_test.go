@@ -1,0 +1,267 @@
+package memstate_test
+
+import (
+	"context"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"pgregory.net/rapid"
+
+	"github.com/weir-run/weir/actors"
+	"github.com/weir-run/weir/actors/redisstate"
+	"github.com/weir-run/weir/messages"
+	"github.com/weir-run/weir/streambridge"
+	"github.com/weir-run/weir/streambridge/redisstream"
+	"github.com/weir-run/weir/streambridge/redistest"
+)
+
+const nodes = 3
+
+// Redis is the judge: whatever three nodes, their agents, their operators and foreigners do, memory answers the same.
+func TestMemoryAnswersAsRedisDoes(t *testing.T) {
+	client := redistest.Shared(t).Client()
+	rapid.Check(t, func(t *rapid.T) {
+		name := redistest.Name(tb{t})
+		real := &side{t: t, names: messages.Names{Stream: name}.WithDefaults()}
+		real.make = func() (adapter, actors.State) { return redisstream.New(client), redisstate.New(client) }
+		ctx := context.Background()
+		real.remove = func(ref messages.Ref) { require.NoError(t, client.XDel(ctx, ref.Stream, ref.ID).Err()) }
+		real.trim = func(n int) { require.NoError(t, client.XTrimMaxLen(ctx, name, int64(n)).Err()) }
+		real.lose = func() {
+			keys, err := messages.NewKeys(real.names)
+			require.NoError(t, err)
+			for _, stream := range []string{name, keys.Inbox()} {
+				require.NoError(t, client.XGroupDestroy(ctx, stream, real.names.Group).Err())
+			}
+		}
+		sides := []*side{memory(t, name), real.start()}
+		defer func() {
+			for _, s := range sides {
+				for i := range s.nodes {
+					s.close(i)
+				}
+			}
+		}()
+		for range rapid.IntRange(1, 60).Draw(t, "moves") {
+			m := draw(t)
+			got := m.do(sides[0])
+			require.Equal(t, m.do(sides[1]), got, "%s", m.name)
+			for _, look := range []func(*side) any{
+				func(s *side) any { return s.status() },
+				func(s *side) any { _, shown := s.letters(); return shown },
+				func(s *side) any { return []string{s.record("a"), s.record("b{}:"), s.record("c")} },
+			} {
+				got := look(sides[0])
+				require.Equal(t, look(sides[1]), got, "after %s", m.name)
+			}
+		}
+	})
+}
+
+// tb lets redistest name a stream after the property.
+type tb struct{ *rapid.T }
+
+func (tb) Cleanup(func()) {}
+
+// move is something that happens to both sides; do returns what can be seen of it.
+type move struct {
+	name string
+	do   func(s *side) any
+}
+
+func draw(t *rapid.T) move {
+	node := rapid.IntRange(0, nodes-1).Draw(t, "node")
+	pick := rapid.IntRange(0, 5).Draw(t, "pick")
+	// of runs f for the picked entry of the node's, if it has any.
+	of := func(f func(s *side, m *member, h *holding) any) func(s *side) any {
+		return func(s *side) any {
+			m := s.nodes[node]
+			if len(m.held) == 0 {
+				return "nothing held"
+			}
+			return f(s, m, m.held[pick%len(m.held)])
+		}
+	}
+	kind := rapid.SampledFrom([]string{
+		"nothing", "submit", "submit", "submit", "read", "read", "read", "begin", "begin", "begin", "begin", "begin", "step", "commit",
+		"commit", "commit", "commit", "ack", "beat", "tick", "tick", "sweep", "release", "kill", "kill", "bury", "move",
+		"settle", "remove", "trim", "lose",
+	}).Draw(t, "kind")
+	ctx := context.Background()
+	var do func(s *side) any
+	switch kind {
+	case "nothing":
+		do = func(*side) any { return nil }
+	case "submit":
+		sub := submission(t)
+		do = func(s *side) any {
+			got, err := s.nodes[node].state.Submit(ctx, []actors.Submission{sub})
+			require.NoError(s.t, err)
+			return fmt.Sprint(s.ref(messages.Ref{Stream: s.names.Stream, ID: got[0].EntryID}), got[0].Known, failure(got[0].Err))
+		}
+	case "read":
+		n := rapid.IntRange(1, 3).Draw(t, "count")
+		do = func(s *side) any {
+			got, err := s.nodes[node].stream.Read(ctx, n, -1)
+			s.take(node, got)
+			return fmt.Sprint(s.entries(got), failure(err))
+		}
+	case "begin":
+		fresh, crash := rapid.Bool().Draw(t, "fresh actor"), rapid.SampledFrom([]string{"", "", "boom"}).Draw(t, "crash")
+		do = of(func(s *side, m *member, h *holding) any {
+			if fresh {
+				m.acts++
+				h.act = m.acts
+			}
+			b, err := m.state.Begin(ctx, actors.BeginRequest{
+				Task: h.task, Entry: h.Ref, Deliveries: h.Deliveries, Wake: h.wake, Consumer: m.node.Consumer,
+				Incarnation: m.node.Incarnation, Activation: h.act, Crash: crash, MaxDeliveries: 3,
+			})
+			require.NoError(s.t, err)
+			switch b.Answer {
+			case actors.Run, actors.Condemned:
+				h.begun = b
+			case actors.Queued:
+				m.drop(h.Ref)
+			}
+			return s.begun(b)
+		})
+	case "step":
+		step := messages.Step{
+			Name: rapid.SampledFrom([]string{"s1", "s:2"}).Draw(t, "step"), Attempts: 1, Value: make([]byte, rapid.SampledFrom([]int{0, 70}).Draw(t, "size")),
+			Status: rapid.SampledFrom([]messages.StepStatus{messages.StepDone, messages.StepSpent}).Draw(t, "status"),
+		}
+		do = of(func(s *side, m *member, h *holding) any {
+			err := m.state.Checkpoint(ctx, actors.Checkpoint{TaskID: h.task.GetTaskId(), Unit: h.task.GetUnit(), Fence: h.begun.Fence, Step: step})
+			steps, err2 := m.state.Steps(ctx, h.task.GetTaskId(), h.task.GetUnit())
+			require.NoError(s.t, err2)
+			return fmt.Sprint(failure(err), steps)
+		})
+	case "commit":
+		do = commit(t, of)
+	case "ack":
+		do = of(func(s *side, m *member, h *holding) any {
+			m.drop(h.Ref)
+			return failure(m.stream.Ack(ctx, []messages.Ref{h.Ref}))
+		})
+	case "beat":
+		do = func(s *side) any {
+			m := s.nodes[node]
+			b, err := m.stream.Beat(ctx, m.all())
+			for _, h := range m.held {
+				for _, ref := range b.Saved {
+					h.saved = h.saved || h.Ref == ref
+				}
+			}
+			m.drop(b.Lost...)
+			m.drop(b.Gone...)
+			return fmt.Sprint(s.refs(b.Lost), s.refs(b.Saved), s.refs(b.Gone), b.Cancelled, b.Usurped, failure(err))
+		}
+	case "tick", "sweep":
+		req := streambridge.TickRequest{Room: rapid.IntRange(0, 5).Draw(t, "room"), MaxDeliveries: 3, StrayAfter: time.Hour, DeadTTL: time.Hour}
+		if kind == "sweep" {
+			req.StrayAfter = time.Millisecond
+		}
+		do = func(s *side) any {
+			time.Sleep(3 * time.Millisecond) // what is held is a stray by now, what is due now was due a moment ago
+			got, err := s.nodes[node].stream.Tick(ctx, req)
+			s.take(node, got.Claimed)
+			s.take(node, got.Strays)
+			return fmt.Sprint(s.entries(got.Claimed), s.entries(got.Strays), s.refs(got.Buried), got.Promoted, got.Trimmed, got.Unserved,
+				got.Orphans, got.Calm, got.Nodes, got.More, failure(err))
+		}
+	case "release":
+		do = func(s *side) any {
+			m := s.nodes[node]
+			n, err := m.stream.Release(ctx, m.all())
+			again, err2 := m.stream.Release(ctx, m.all())
+			s.close(node)
+			s.open(node)
+			return fmt.Sprint(n, failure(err), again, failure(err2))
+		}
+	case "kill":
+		do = func(s *side) any {
+			s.close(node)
+			s.open(node)
+			return nil
+		}
+	case "bury":
+		fail := rapid.Bool().Draw(t, "fail")
+		do = of(func(s *side, m *member, h *holding) any {
+			m.drop(h.Ref)
+			return failure(m.stream.Bury(ctx, []streambridge.Burial{{
+				Ref: h.Ref, Reason: messages.Reason_REASON_BUDGET_SPENT, Detail: "spent", TaskID: h.task.GetTaskId(), Unit: h.task.GetUnit(),
+				Type: h.task.GetType(), Fail: fail, Deliveries: h.Deliveries, Wake: h.wake,
+			}}))
+		})
+	case "move":
+		do = of(func(s *side, m *member, h *holding) any {
+			m.drop(h.Ref)
+			return failure(m.stream.Move(ctx, h.task.GetType(), []streambridge.Held{h.beat()}))
+		})
+	case "settle":
+		how := streambridge.Settlement(rapid.IntRange(1, 3).Draw(t, "how"))
+		do = func(s *side) any {
+			all, _ := s.letters()
+			if len(all) == 0 {
+				return "no letters"
+			}
+			id := all[pick%len(all)].GetId()
+			stream := s.nodes[node].stream
+			return fmt.Sprint(failure(stream.Settle(ctx, id, how)), failure(stream.Settle(ctx, id, how)), failure(stream.Settle(ctx, "1-1", how)))
+		}
+	case "remove":
+		do = of(func(s *side, _ *member, h *holding) any { s.remove(h.Ref); return nil })
+	case "trim":
+		do = func(s *side) any { s.trim(pick); return nil }
+	case "lose":
+		do = func(s *side) any { s.lose(); return nil }
+	}
+	return move{kind, do}
+}
+
+func submission(t *rapid.T) actors.Submission {
+	id := rapid.SampledFrom([]string{"a", "b{}:", "c"}).Draw(t, "id")
+	unit := rapid.SampledFrom([]string{"", "", "u/1"}).Draw(t, "unit")
+	kind := rapid.SampledFrom([]string{"x", "x", "y"}).Draw(t, "type")
+	payload := rapid.SampledFrom([]string{"1", "1", "1", "2"}).Draw(t, "payload")
+	sub := actors.Submission{
+		ID: id, Unit: unit, Work: messages.WorkHash(kind, []byte(payload)), TTL: time.Hour,
+		Fields: messages.Encode(&messages.Task{TaskId: id, Unit: unit, Type: kind, Payload: []byte(payload)}, messages.FieldNames{}),
+	}
+	if rapid.Bool().Draw(t, "by hand") { // a producer's own XADD asks nobody: a marker of its own stands for it
+		sub.Fields = append([]messages.Pair{{Name: "task_id", Value: id}}, sub.Fields[1:]...)
+		sub.ID = fmt.Sprint(id, rapid.IntRange(0, 9).Draw(t, "copy"))
+	}
+	return sub
+}
+
+func commit(t *rapid.T, of func(func(*side, *member, *holding) any) func(*side) any) func(*side) any {
+	c := actors.Commit{TTL: 2 * time.Hour, DeadTTL: time.Hour, Index: rapid.Bool().Draw(t, "index")}
+	c.Outcome = rapid.SampledFrom([]messages.Outcome{
+		messages.Outcome_OUTCOME_COMPLETED, messages.Outcome_OUTCOME_RETRY, messages.Outcome_OUTCOME_RETRY, messages.Outcome_OUTCOME_REJECTED,
+		messages.Outcome_OUTCOME_CANCELLED, messages.Outcome_OUTCOME_INTERRUPTED, messages.Outcome_OUTCOME_PARKED,
+	}).Draw(t, "outcome")
+	switch c.Outcome {
+	case messages.Outcome_OUTCOME_COMPLETED:
+		c.ContentType, c.Result = "text/plain", make([]byte, rapid.SampledFrom([]int{0, 5, 70}).Draw(t, "size"))
+	case messages.Outcome_OUTCOME_RETRY, messages.Outcome_OUTCOME_REJECTED:
+		c.Error, c.Charge = "why", messages.Charge(rapid.IntRange(0, 6).Draw(t, "charge"))
+		c.After = rapid.SampledFrom([]time.Duration{0, 0, time.Hour}).Draw(t, "after")
+		c.Reason, c.Detail = messages.Reason_REASON_REJECTED, rapid.SampledFrom([]string{"", "detail"}).Draw(t, "detail")
+	}
+	acked := rapid.Bool().Draw(t, "acked")
+	return of(func(s *side, m *member, h *holding) any {
+		c := c
+		c.TaskID, c.Unit, c.Type, c.Fence, c.Entry = h.task.GetTaskId(), h.task.GetUnit(), h.task.GetType(), h.begun.Fence, h.Ref
+		err := m.state.Commit(context.Background(), c)
+		again := m.state.Commit(context.Background(), c)
+		if err == nil && acked && c.Outcome != messages.Outcome_OUTCOME_INTERRUPTED {
+			m.drop(h.Ref)
+			require.NoError(s.t, m.stream.Ack(context.Background(), []messages.Ref{h.Ref}))
+		}
+		return fmt.Sprint(failure(err), failure(again))
+	})
+}
