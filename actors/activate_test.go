@@ -267,9 +267,6 @@ func TestExternal(t *testing.T) {
 	require.Equal(t, 42, x)
 	require.True(t, a.Handler("anything"))
 	require.Equal(t, time.Minute, a.Timeout())
-	n, key := a.With(actors.Limit(3, nil)).Limit()
-	require.Equal(t, 3, n)
-	require.Nil(t, key)
 	_, ok = agents()["refund"].External()
 	require.False(t, ok)
 }

@@ -193,9 +193,6 @@ func (a Agent) Budget() Budget { return a.set.budget }
 // Timeout is the longest activation, 0 for no limit. For an external agent it is the deadline of its answer.
 func (a Agent) Timeout() time.Duration { return a.set.timeout }
 
-// Limit is the option of that name; n is 0 without one, key may be nil.
-func (a Agent) Limit() (n int, key func(Info) string) { return a.set.limit, a.set.limitKey }
-
 // Agents are the agents of a runtime by name: the entry's type, up to a slash.
 type Agents map[string]Agent
 

@@ -25,8 +25,6 @@ type settings struct {
 	budget   Budget
 	timeout  time.Duration
 	classify func(error) error
-	limit    int
-	limitKey func(Info) string
 }
 
 // stepSettings are a step's options.
@@ -143,18 +141,6 @@ func Classify(f func(error) error) AgentOption {
 			return errors.New("Classify(nil) has no function")
 		}
 		s.classify = f
-		return nil
-	})
-}
-
-// Limit is how many tasks of the agent may run at once in the whole group, or with a key function how many of each key.
-// It is checked and kept; nothing enforces it yet.
-func Limit(n int, key func(Info) string) AgentOption {
-	return agentOption(func(s *settings) error {
-		if n < 1 {
-			return fmt.Errorf("Limit(%d) must be at least 1", n)
-		}
-		s.limit, s.limitKey = n, key
 		return nil
 	})
 }

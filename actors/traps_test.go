@@ -272,7 +272,7 @@ func TestUnstorable(t *testing.T) {
 		"producer of nil":       actors.Of(func() *in { return nil }, actors.On(func(*in, *actors.Context, in) (int, error) { return 0, nil })),
 		"producer that panics":  actors.Of(func() *in { panic("no database") }, actors.On(func(*in, *actors.Context, in) (int, error) { return 0, nil })),
 		"a slash in a name":     actors.Of(func() *in { return &in{} }, actors.On(func(*in, *actors.Context, in) (int, error) { return 0, nil }).As("a/b")),
-		"impossible option":     actors.Func(func(*actors.Context, in) (int, error) { return 0, nil }).With(actors.Limit(0, nil)),
+		"impossible option":     actors.Func(func(*actors.Context, in) (int, error) { return 0, nil }).With(actors.MaxCrashes(-1)),
 		"another one":           actors.Func(func(*actors.Context, in) (int, error) { return 0, nil }).With(actors.RetryPolicy{Max: -1}),
 		"nil option":            actors.Func(func(*actors.Context, in) (int, error) { return 0, nil }).With(nil),
 		"external without ware": actors.External(nil),
