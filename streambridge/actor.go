@@ -30,6 +30,9 @@ type (
 	beginDrain struct{ drained chan struct{} }
 )
 
+func (tellHeld) IgnoreDeadLetterLogging()   {}
+func (beginDrain) IgnoreDeadLetterLogging() {}
+
 // Receive never blocks.
 func (c *core) Receive(ctx actor.Context) {
 	defer c.guard(ctx)

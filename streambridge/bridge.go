@@ -139,8 +139,10 @@ func (b *Bridge) Drain(ctx context.Context) error {
 	if !b.enter(draining) {
 		return nil
 	}
+	drained := make(chan struct{})
+	b.system.Root.Send(b.pid, beginDrain{drained})
 	b.reading.stop()
-	unfinished := b.settleDown(ctx)
+	unfinished := b.settleDown(ctx, drained)
 
 	// ctx may have ended; acknowledging what is persisted and giving back the rest is worth a moment more.
 	last, cancel := context.WithTimeout(context.WithoutCancel(ctx), 2*b.cfg.ioTimeout())
@@ -162,9 +164,7 @@ func (b *Bridge) Drain(ctx context.Context) error {
 var errStopped = errors.New("drain: the bridge was stopped meanwhile")
 
 // settleDown waits for the answers to what runs.
-func (b *Bridge) settleDown(ctx context.Context) error {
-	drained := make(chan struct{})
-	b.system.Root.Send(b.pid, beginDrain{drained})
+func (b *Bridge) settleDown(ctx context.Context, drained <-chan struct{}) error {
 	select {
 	case <-drained:
 		return nil

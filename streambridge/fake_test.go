@@ -223,7 +223,7 @@ func (f *fakeStream) Tick(_ context.Context, req TickRequest) (Tick, error) {
 		t.Claimed = append(t.Claimed, e)
 	}
 	f.orphans = f.orphans[n:]
-	t.More = len(f.orphans) > 0 && n > 0
+	t.More = len(f.orphans) > 0
 	if f.tick != nil {
 		f.tick(req, &t)
 	}
@@ -304,9 +304,10 @@ func (r *rig) Receive(ctx actor.Context) {
 }
 
 func quietSystem() *actor.ActorSystem {
-	return actor.NewActorSystem(actor.WithLoggerFactory(func(*actor.ActorSystem) *slog.Logger {
-		return slog.New(slog.DiscardHandler)
-	}))
+	return actor.NewActorSystem(
+		actor.WithDeadLetterThrottleInterval(10*time.Millisecond), // its goroutine ends before goleak looks
+		actor.WithLoggerFactory(func(*actor.ActorSystem) *slog.Logger { return slog.New(slog.DiscardHandler) }),
+	)
 }
 
 func testConfig(s Stream) Config {
@@ -345,7 +346,7 @@ func start(t *testing.T, answer func(*messages.Assign) *messages.Done, change fu
 // eventually waits for an event; the machine may be slow.
 func (r *rig) eventually(ok func() bool, what string, args ...any) {
 	r.Helper()
-	if !assert.Eventually(r.T, ok, 10*time.Second, 2*time.Millisecond, what, args) {
+	if !assert.Eventually(r.T, ok, 10*time.Second, 2*time.Millisecond, append([]any{what}, args...)...) {
 		r.fakeStream.mu.Lock()
 		defer r.fakeStream.mu.Unlock()
 		r.Fatalf("stats %+v, fake pending %d, acked %d", r.bridge.Stats(), len(r.pending), len(r.acked))

@@ -70,7 +70,11 @@ func (w *window) lose(s *slot, silent bool) {
 		w.tell(s, messages.CancelCause_CANCEL_CAUSE_LEASE_LOST)
 	}
 	w.leave(s)
-	w.forgetPending(s)
+	if silent {
+		w.forgetPending(s) // it may still be ours
+	} else {
+		w.forget(s)
+	}
 	w.stats.Lost++
 	w.do(report{LeaseLost{
 		Ref: s.Ref, TaskID: s.task.TaskId, Unit: s.task.Unit, Type: s.task.Type, Running: running, Silent: silent,

@@ -8,11 +8,11 @@ import (
 
 // This file is the part of the window that keeps each task's order.
 
-// enqueue puts an entry into its task's order and assigns it when its turn has come.
+// enqueue puts an entry into its task's order. serve must follow.
 func (w *window) enqueue(s *slot) {
 	q := w.tasks[s.task.TaskId]
 	if q == nil {
-		q = &queue{}
+		q = &queue{taskID: s.task.TaskId}
 		w.tasks[s.task.TaskId] = q
 	}
 	i := len(q.waiting)
@@ -20,16 +20,25 @@ func (w *window) enqueue(s *slot) {
 		i-- // nearly always at the end: only claims and strays come late
 	}
 	q.waiting = slices.Insert(q.waiting, i, s)
-	w.next(s.task.TaskId, q)
+	w.touched = append(w.touched, q)
+}
+
+// serve assigns what a batch brought, once all of it is in its order: a batch from two streams is not sorted.
+func (w *window) serve() {
+	for _, q := range w.touched {
+		w.next(q)
+	}
+	clear(w.touched)
+	w.touched = w.touched[:0]
 }
 
 // next assigns a task's oldest waiting entry when its actor is free. A task with nothing left is forgotten.
-func (w *window) next(taskID string, q *queue) {
+func (w *window) next(q *queue) {
 	if q.current != nil {
 		return
 	}
 	if len(q.waiting) == 0 {
-		delete(w.tasks, taskID)
+		delete(w.tasks, q.taskID)
 		return
 	}
 	if w.draining {

@@ -37,6 +37,9 @@ type reaper struct {
 	unserved map[string]bool
 }
 
+// soon is when the next tick follows one that found more than there was room for.
+const soon = 50 * time.Millisecond
+
 // The reaper's private messages.
 type (
 	// due comes from its clock.
@@ -52,16 +55,21 @@ type (
 	taken struct{ more bool }
 )
 
+func (due) IgnoreDeadLetterLogging()    {}
+func (ticked) IgnoreDeadLetterLogging() {}
+func (taken) IgnoreDeadLetterLogging()  {}
+
 // Receive never blocks.
 func (r *reaper) Receive(ctx actor.Context) {
 	defer r.guard(ctx)
 	switch m := ctx.Message().(type) {
 	case *actor.Started:
+		root, self := ctx.ActorSystem().Root, ctx.Self()
+		r.clock = time.AfterFunc(r.every, func() { root.Send(self, due{}) })
 		r.tick(ctx)
-		r.rearm(ctx)
 	case due:
 		r.tick(ctx)
-		r.rearm(ctx)
+		r.clock.Reset(r.every)
 	case ticked:
 		if errors.Is(m.err, ErrUsurped) {
 			ctx.Send(r.bridge, beaten{Beat{Usurped: true}})
@@ -71,12 +79,20 @@ func (r *reaper) Receive(ctx actor.Context) {
 		ctx.Request(r.bridge, sweptOf(m))
 	case taken:
 		r.busy = false
-		if m.more {
+		switch {
+		case m.more && r.room() > 0:
 			r.tick(ctx)
+		case m.more:
+			// What there is more may be for us when the window has room again; soon, but not in a hot loop.
+			r.clock.Reset(min(r.every, soon))
 		}
 	case *actor.Stopping:
-		r.clock.Stop()
-		r.cancel()
+		if r.clock != nil {
+			r.clock.Stop()
+		}
+		if r.cancel != nil {
+			r.cancel()
+		}
 	case *actor.Stopped:
 		close(r.stopped)
 	}
@@ -84,11 +100,6 @@ func (r *reaper) Receive(ctx actor.Context) {
 
 // wait waits for the goroutine of the last tick. It is called after stopped was closed.
 func (r *reaper) wait() { r.work.Wait() }
-
-func (r *reaper) rearm(ctx actor.Context) {
-	root, self := ctx.ActorSystem().Root, ctx.Self()
-	r.clock = time.AfterFunc(r.every, func() { root.Send(self, due{}) })
-}
 
 // tick starts one turn, unless one is under way.
 func (r *reaper) tick(ctx actor.Context) {

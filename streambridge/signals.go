@@ -65,6 +65,18 @@ func (silent) event()    {}
 func (drain) event()     {}
 func (interrupt) event() {}
 
+// An event that comes after the bridge actor's end is nobody's loss, and protoactor would print it, payloads and all.
+
+func (arrived) IgnoreDeadLetterLogging()   {}
+func (sweeping) IgnoreDeadLetterLogging()  {}
+func (swept) IgnoreDeadLetterLogging()     {}
+func (finished) IgnoreDeadLetterLogging()  {}
+func (settled) IgnoreDeadLetterLogging()   {}
+func (beaten) IgnoreDeadLetterLogging()    {}
+func (silent) IgnoreDeadLetterLogging()    {}
+func (drain) IgnoreDeadLetterLogging()     {}
+func (interrupt) IgnoreDeadLetterLogging() {}
+
 // effect is something that the window wants done.
 type effect interface{ effect() }
 

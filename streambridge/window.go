@@ -33,8 +33,9 @@ type window struct {
 	draining, idled      bool
 	over                 bool // usurped: nothing is ours any more
 
-	stats Stats
-	out   []effect
+	stats   Stats
+	out     []effect
+	touched []*queue // got entries in this step
 }
 
 type slotState uint8
@@ -61,6 +62,7 @@ type slot struct {
 
 // queue is one task: the entry that an actor is at, and those that wait for it in order.
 type queue struct {
+	taskID  string
 	current *slot
 	waiting []*slot
 }
@@ -85,6 +87,7 @@ func (w *window) Step(ev event) []effect {
 		for i := range ev.entries {
 			w.admit(&ev.entries[i])
 		}
+		w.serve()
 	case sweeping:
 		w.settledNow = map[messages.Ref]struct{}{}
 	case swept:
@@ -203,6 +206,7 @@ func (w *window) sweep(ev swept) {
 		}
 	}
 	w.settledNow = nil
+	w.serve()
 }
 
 // finish takes an agent's answer.
@@ -214,11 +218,13 @@ func (w *window) finish(d *messages.Done) {
 	}
 	q.current = nil
 	if s.state == ghost {
-		w.stats.Ghosts-- // whatever it says is about an entry that is not ours any more
-		w.next(s.task.TaskId, q)
+		w.stats.Ghosts-- // what it says is about an entry that was given up
+		if d.GetVerdict() == messages.Verdict_VERDICT_MOVED {
+			w.noteSettled(s)
+		}
+		w.next(q)
 		return
 	}
-	taskID := s.task.TaskId
 	w.stats.Running--
 	switch d.GetVerdict() {
 	case messages.Verdict_VERDICT_ACK:
@@ -238,7 +244,7 @@ func (w *window) finish(d *messages.Done) {
 		w.stats.Dropped++
 		w.forgetPending(s)
 	}
-	w.next(taskID, q)
+	w.next(q)
 }
 
 // answered finds the assignment that an answer is for, or nil.
@@ -280,10 +286,14 @@ func (w *window) settle(ref messages.Ref) {
 
 // forget drops an entry that is not pending with us any more.
 func (w *window) forget(s *slot) {
+	w.noteSettled(s)
+	w.forgetPending(s)
+}
+
+func (w *window) noteSettled(s *slot) {
 	if w.settledNow != nil {
 		w.settledNow[s.Ref] = struct{}{}
 	}
-	w.forgetPending(s)
 }
 
 // forgetPending drops an entry that a sweep may bring back.
