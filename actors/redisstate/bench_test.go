@@ -89,6 +89,66 @@ func BenchmarkBeginCommit(b *testing.B) {
 	}
 }
 
+// BenchmarkThreeSteps is a task with three checkpoints of 200 bytes and a result of 200 bytes.
+func BenchmarkThreeSteps(b *testing.B) {
+	srv := redistest.Start(b)
+	w := newWorld(b, srv.Client())
+	s := w.state(b, srv.Client())
+	reqs := seed(b, w, b.N)
+	ctx := context.Background()
+	var next atomic.Int64
+	var wg sync.WaitGroup
+	done := measure(b, w)
+	for range 256 {
+		wg.Go(func() {
+			for i := next.Add(1) - 1; i < int64(len(reqs)); i = next.Add(1) - 1 {
+				req := reqs[i]
+				begun, err := s.Begin(ctx, req)
+				for _, name := range []string{"plan", "act", "check"} {
+					if err == nil {
+						err = s.Checkpoint(ctx, actors.Checkpoint{TaskID: req.Task.GetTaskId(), Fence: begun.Fence, Step: messages.Step{
+							Name: name, Status: messages.StepDone, Attempts: 1, BeganMS: 1764000000000, EndedMS: 1764000000001, Value: req.Task.GetPayload(),
+						}})
+					}
+				}
+				if err == nil {
+					err = s.Commit(ctx, actors.Commit{
+						TaskID: req.Task.GetTaskId(), Type: "noop", Fence: begun.Fence, Entry: req.Entry,
+						Outcome: messages.Outcome_OUTCOME_COMPLETED, Result: req.Task.GetPayload(), TTL: markerTTL,
+					})
+				}
+				if err != nil {
+					b.Errorf("task %d: %v", i, err)
+					return
+				}
+			}
+		})
+	}
+	wg.Wait()
+	done()
+}
+
+// BenchmarkSubmit is one call for all tasks.
+func BenchmarkSubmit(b *testing.B) {
+	srv := redistest.Start(b)
+	w := newWorld(b, srv.Client())
+	s := w.state(b, srv.Client())
+	payload := strings.Repeat("p", 200)
+	tasks := make([]actors.Submission, b.N)
+	for i := range tasks {
+		id := fmt.Sprintf("task-%08d", i)
+		tasks[i] = actors.Submission{ID: id, Work: "0123456789abcdef", Fields: []messages.Pair{
+			{Name: "task_id", Value: id}, {Name: "type", Value: "noop"}, {Name: "payload", Value: payload},
+		}}
+	}
+	b.ReportAllocs()
+	b.ResetTimer()
+	got, err := s.Submit(context.Background(), tasks)
+	require.NoError(b, err)
+	require.Len(b, got, b.N)
+	b.ReportMetric(float64(b.N)/b.Elapsed().Seconds(), "tasks/s")
+}
+
 // BenchmarkRawScripts is the same two scripts in plain pipelines of 128, without a State: what group commit can reach.
 func BenchmarkRawScripts(b *testing.B) {
 	srv := redistest.Start(b)

@@ -23,7 +23,7 @@
 -- Atomic because the outcome, the due time or the dead letter, and the end of ownership are one fact: half of it would
 -- be a retry that nobody is due to make, or an ended task whose waiting entries nobody wakes.
 --
--- The success of a task with nothing beside its small hash is the hot path: it comes first.
+-- The success of a whole task that nobody waits for and that never was a suspect is the hot path: it comes first.
 local task, P = KEYS[1], ARGV[1]
 local ttl, ctype, result, u, to = ARGV[5], ARGV[6], ARGV[7], ARGV[8], ARGV[9]
 local h
@@ -42,11 +42,19 @@ end
 local t = redis.call('TIME')
 local stamp = t[1] .. string.sub('00000' .. t[2], -6, -4)
 
-if not u and not h[4] and not h[5] and not h[6] and not h[7] and #result <= 64 and #ctype <= 64 and ttl ~= '0' then
-	if ctype ~= '' or result ~= '' then
+if not u and not h[4] and not h[5] and not h[7] and #ctype <= 64 and ttl ~= '0' then
+	local long = #result > 64
+	if long then
+		redis.call('HSET', task, 'state', 'SUCCEEDED', 'updated', stamp, 'ctype', ctype, 'beside', '1')
+		redis.call('HSET', task .. ':long', 'result', result)
+	elseif ctype ~= '' or result ~= '' then
 		redis.call('HSET', task, 'state', 'SUCCEEDED', 'updated', stamp, 'ctype', ctype, 'result', result)
 	else
 		redis.call('HSET', task, 'state', 'SUCCEEDED', 'updated', stamp)
+	end
+	if long or h[6] then
+		redis.call('PEXPIRE', task .. ':long', ttl)
+		redis.call('PEXPIRE', task .. ':log', ttl)
 	end
 	redis.call('HDEL', task, 'owner')
 	redis.call('PEXPIRE', task, ttl)

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strconv"
 	"strings"
@@ -52,11 +53,9 @@ func (s *State) Task(ctx context.Context, id string) (*actors.TaskRecord, error)
 			r.Units = append(r.Units, *unitRecord(messages.Unescape(name), h))
 		}
 	}
-	for name, m := range marker.Val() {
-		entry, unit := pendingUnit(messages.Unescape(name), m)
-		if r.EntryID == "" || name == "" {
-			r.EntryID = entry
-		}
+	for _, name := range slices.Sorted(maps.Keys(marker.Val())) {
+		entry, unit := pendingUnit(messages.Unescape(name), marker.Val()[name])
+		r.EntryID = cmp.Or(r.EntryID, entry)
 		if units[name]["state"] == "" {
 			r.Units = append(r.Units, *unit)
 		}

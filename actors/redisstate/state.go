@@ -3,7 +3,7 @@ package redisstate
 import (
 	"errors"
 	"fmt"
-	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -19,13 +19,12 @@ type State struct {
 	rdb   redis.UniversalClient
 	batch batcher
 
-	mu    sync.Mutex
-	names actors.Names
-	bound *binding
+	bound atomic.Pointer[binding]
 }
 
 // binding is what follows from the names. It never changes once it is there.
 type binding struct {
+	names  actors.Names
 	keys   messages.Keys
 	group  string
 	fields messages.FieldNames
@@ -51,14 +50,10 @@ func (s *State) Bind(names actors.Names) error {
 	if err != nil {
 		return err
 	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	switch {
-	case s.bound == nil:
-		s.names, s.bound = names, &binding{keys: keys, group: names.Group, fields: names.Fields}
-	case s.names != names:
-		return fmt.Errorf("state of stream %q, group %q cannot serve stream %q, group %q too: make another State",
-			s.names.Stream, s.names.Group, names.Stream, names.Group)
+	s.bound.CompareAndSwap(nil, &binding{names: names, keys: keys, group: names.Group, fields: names.Fields})
+	if was := s.bound.Load().names; was != names {
+		return fmt.Errorf("state of stream %q, group %q cannot serve stream %q, group %q (or other field names) too: make another State",
+			was.Stream, was.Group, names.Stream, names.Group)
 	}
 	return nil
 }
@@ -72,12 +67,11 @@ func (s *State) Close() error {
 var errUnbound = errors.New("the state store is not bound to a group: call Bind first")
 
 func (s *State) binding() (*binding, error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.bound == nil {
+	b := s.bound.Load()
+	if b == nil {
 		return nil, errUnbound
 	}
-	return s.bound, nil
+	return b, nil
 }
 
 // forever is a time to live that nobody outlives; Redis has none for "keep it" where a script must set one.
@@ -99,10 +93,8 @@ func unitPrefix(unit string) string {
 	return messages.Escape(unit) + "/"
 }
 
-const (
-	// maxError is how many bytes of an error's text are kept with its unit.
-	maxError = 16 << 10
-)
+// maxError is how many bytes of an error's text are kept with its unit.
+const maxError = 16 << 10
 
 // clip cuts text that is for people.
 func clip(s string) string {
