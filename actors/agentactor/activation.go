@@ -94,20 +94,15 @@ func (a activation) handle(ctx context.Context, agent actors.Agent, handler stri
 		v, crash = a.low.run(ctx, props, agent.Timeout(), begun)
 		return a.decide(v, agent, begun), crash
 	}
-	returned := false
 	defer func() {
-		switch r := recover(); {
-		case r != nil:
+		if r := recover(); r != nil {
 			crash = crashText(r)
-		case !returned:
-			crash = "the handler ended its goroutine (runtime.Goexit)"
 		}
 	}()
 	v = actors.Activate(ctx, actors.Job{
 		Agent: agent, Handler: handler, Task: a.assign.GetTask(), Begun: begun, Store: a.cfg.State, Desk: a.cfg.State,
 		MaxResult: a.cfg.MaxResult, Logger: a.cfg.Logger, OnStep: a.cfg.Hooks.Step, OnStuck: a.cfg.Hooks.Stuck,
 	})
-	returned = true
 	return v, ""
 }
 

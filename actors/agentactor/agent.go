@@ -93,12 +93,14 @@ func (a *agent) start(c actor.Context, m *messages.Assign) {
 	a.low = newLowRoad(a.cfg, m, func(h handOver) { root.Send(self, h) })
 	act := activation{cfg: a.cfg, assign: m, low: a.low}
 	go func() {
-		// What follows outlives neither the handler nor the commit; a goroutine that a handler never returns from is its
-		// own, and what it does next is refused by the fence.
+		// This goroutine outlives neither the handler nor the commit; one that a handler never returns from is the handler's,
+		// and what it does next is refused by the fence.
+		last := any(crashed{"the handler ended its goroutine (runtime.Goexit)"})
+		defer func() { root.Send(self, last) }()
 		if done, crash := act.run(ctx); crash != "" {
-			root.Send(self, crashed{crash})
+			last = crashed{crash}
 		} else {
-			root.Send(self, ended{done})
+			last = ended{done}
 		}
 	}()
 }
