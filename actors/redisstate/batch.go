@@ -17,6 +17,8 @@ const (
 	MaxBatch = 128
 	// MaxLanes is how many pipelines are in flight at most.
 	MaxLanes = 3
+	// maxBatchBytes ends a pipeline before it holds others up: 128 results of 1 MiB are not sent in one go.
+	maxBatchBytes = 4 << 20
 )
 
 // ErrClosed is what calls get after Close.
@@ -26,6 +28,7 @@ var ErrClosed = errors.New("the state store is closed")
 type call struct {
 	script *script
 	args   []any // "evalsha", sha, number of keys, keys, arguments; [1] is set when it is sent
+	size   int   // bytes of the arguments, about
 	taken  atomic.Int32
 	done   chan struct{}
 	reply  any
@@ -96,7 +99,15 @@ func newCall(s *script, keys []string, args []any) *call {
 	for _, k := range keys {
 		c.args = append(c.args, k)
 	}
-	c.args = append(c.args, args...)
+	for _, a := range args {
+		switch a := a.(type) {
+		case string:
+			c.size += len(a)
+		case []byte:
+			c.size += len(a)
+		}
+		c.args = append(c.args, a)
+	}
 	return c
 }
 
@@ -134,7 +145,7 @@ func (b *batcher) take() []*call {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	for {
-		n := min(len(b.waiting), MaxBatch)
+		n := fitting(b.waiting)
 		if n == 0 {
 			b.lanes--
 			b.waiting = nil
@@ -151,6 +162,18 @@ func (b *batcher) take() []*call {
 			return batch
 		}
 	}
+}
+
+// fitting is how many of the calls go into one pipeline: at least one, if there is one.
+func fitting(calls []*call) int {
+	size := 0
+	for i, c := range calls {
+		size += c.size
+		if i == MaxBatch || i > 0 && size > maxBatchBytes {
+			return i
+		}
+	}
+	return len(calls)
 }
 
 // send runs one pipeline and gives each call its own reply or error.

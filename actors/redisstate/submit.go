@@ -20,18 +20,19 @@ func (s *State) Submit(ctx context.Context, tasks []actors.Submission) ([]actors
 		return nil, err
 	}
 	answers := make([]actors.Submitted, 0, len(tasks))
-	for len(tasks) > 0 {
-		n := min(len(tasks), MaxBatch)
-		calls := make([]*call, n)
-		for i, t := range tasks[:n] {
-			calls[i] = submitCall(b, t)
-		}
-		tasks = tasks[n:]
+	calls := make([]*call, len(tasks))
+	for i, t := range tasks {
+		calls[i] = submitCall(b, t)
+	}
+	for len(calls) > 0 {
+		n := fitting(calls)
+		part := calls[:n]
+		calls = calls[n:]
 		// One pipeline after the other: the entries keep their order.
-		if err := s.batch.inOrder(ctx, calls); err != nil {
+		if err := s.batch.inOrder(ctx, part); err != nil {
 			return nil, fmt.Errorf("submit %d tasks: %w", n, err)
 		}
-		for _, c := range calls {
+		for _, c := range part {
 			a, err := submitAnswer(c)
 			if err != nil {
 				return nil, fmt.Errorf("submit %d tasks: %w", n, err)
