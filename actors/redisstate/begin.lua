@@ -140,24 +140,26 @@ local function charge(class)
 	set[#set + 1], set[#set + 2] = u .. class, ledger[class]
 end
 
-if crash ~= '' and h[5] ~= run then
+local condemned = state == 'RUNNING' and reason
+local detail = condemned and (get(task, u .. 'error') or '')
+if crash ~= '' and h[5] ~= run and not condemned then
 	charge('crashes')
 	put(task, u .. 'error', crash)
 	note(task, now, 'crashed', string.sub(crash, 1, 300))
 end
 
-local condemned = state == 'RUNNING' and reason
-local detail = condemned and (get(task, u .. 'error') or '')
 if state == 'RUNNING' and h[5] then
 	local gone = string.sub(h[5], 1, (string.find(h[5], ':', 1, true) or 0) - 1)
 	if gone ~= me then
 		charge('deaths')
 		local before = ran
-		local dead = redis.call('HMGET', P .. 'life:' .. gone, 'tick', 'trial')
-		ran = math.max(0, tonumber(dead[1] or 0) - began)
+		local dead = redis.call('HMGET', P .. 'life:' .. gone, 'tick', 'trial', 'trial_until')
+		local tick = tonumber(dead[1] or 0)
+		ran = math.max(0, tick - began)
 		set[#set + 1], set[#set + 2] = u .. 'ran', ran
 		note(task, now, 'died', 'with node ' .. gone .. ' after ' .. ran .. ' ms')
-		if dead[2] == member then
+		-- After its trial's time a long unit is a bystander again.
+		if dead[2] == member and tick < tonumber(dead[3] or 0) then
 			charge('blamed')
 			local similar = math.max(ran, before) < 2000 or (ran <= 2 * before and before <= 2 * ran)
 			if ledger.blamed >= 2 and similar and not condemned then

@@ -50,16 +50,16 @@ var deathCases = map[string]func(*testing.T, *rig){
 	},
 	"the second death puts a unit on trial, the third and fourth are blamed": func(t *testing.T, r *rig) {
 		w := r.deliver(newTask("poison"), here)
-		w, b := w.kill([]string{there}, 10*time.Second)
+		w, b := w.kill([]string{there}, 3*time.Second)
 		require.False(t, b.Trial)
-		r.die(there, w.task, 10*time.Second)
+		r.die(there, w.task, 3*time.Second)
 		w = w.on(third)
 		b = w.run()
 		require.True(t, b.Trial)
 		require.Equal(t, actors.Ledger{Deaths: 2}, b.Ledger)
 		require.Equal(t, b, w.run(), "on trial still, when asked again")
 
-		r.die(third, w.task, 11*time.Second)
+		r.die(third, w.task, 3100*time.Millisecond)
 		r.World.Live(t, here, true)
 		w = w.on(here)
 		w.act = 7
@@ -67,15 +67,15 @@ var deathCases = map[string]func(*testing.T, *rig){
 		require.Equal(t, actors.Ledger{Deaths: 3, Blamed: 1}, b.Ledger)
 		require.True(t, b.Trial)
 
-		r.die(here, w.task, 12*time.Second)
+		r.die(here, w.task, 3200*time.Millisecond)
 		r.World.Live(t, there, true)
 		w = w.on(there)
 		w.act = 8
 		b = w.answers(actors.Condemned)
 		require.Equal(t, actors.Ledger{Deaths: 4, Blamed: 2}, b.Ledger)
 		require.Equal(t, messages.Reason_REASON_KILLS_NODES, b.Reason)
-		require.Contains(t, b.Detail, "11000")
-		require.Contains(t, b.Detail, "12000")
+		require.Contains(t, b.Detail, "3100")
+		require.Contains(t, b.Detail, "3200")
 		require.Equal(t, b, w.begin(), "the same call again")
 		r.commit(w.rejected(b, b.Reason, b.Detail))
 		dead := r.World.Dead(t)
@@ -83,10 +83,45 @@ var deathCases = map[string]func(*testing.T, *rig){
 		require.Equal(t, messages.Reason_REASON_KILLS_NODES, dead[0].GetReason())
 		require.Equal(t, b.Detail, dead[0].GetDetail())
 	},
+	"a poison that kills after ten seconds is found out by its sixth death": func(t *testing.T, r *rig) {
+		w := r.deliver(newTask("poison"), here)
+		var b actors.Begun
+		for i, want := range []actors.Ledger{
+			{}, {Deaths: 1}, {Deaths: 2}, {Deaths: 3}, {Deaths: 4}, {Deaths: 5, Blamed: 1}, {Deaths: 6, Blamed: 2},
+		} {
+			w.act = uint64(10 + i)
+			b = w.begin()
+			require.Equal(t, want, b.Ledger, "the trials are 4, 8, 16 and 17 s long")
+			r.die(w.node, w.task, 10*time.Second)
+			next := here
+			if w.node == here {
+				next = there
+			}
+			r.World.Live(t, next, true)
+			w = w.on(next)
+		}
+		require.Equal(t, actors.Condemned, b.Answer)
+	},
+	"a death long after the trial is nobody's": func(t *testing.T, r *rig) {
+		w := r.deliver(newTask("long"), here)
+		w, b := w.kill([]string{there, third}, time.Second)
+		require.True(t, b.Trial)
+		r.die(third, w.task, time.Hour)
+		r.World.Live(t, here, true)
+		w = w.on(here)
+		w.act = 9
+		require.Equal(t, actors.Ledger{Deaths: 3}, w.run().Ledger)
+	},
 	"the judge's own death leaves the sentence": func(t *testing.T, r *rig) {
 		w := r.deliver(newTask("poison"), here)
 		w, b := w.kill([]string{there, third, here, there}, time.Second)
 		require.Equal(t, actors.Condemned, b.Answer)
+		req := w.again().request()
+		req.Crash = "panic while it was set aside"
+		crashed, err := r.State.Begin(t.Context(), req)
+		require.NoError(t, err)
+		require.Equal(t, actors.Condemned, crashed.Answer)
+		require.Equal(t, b.Detail, crashed.Detail)
 		r.die(there, w.task, time.Second)
 		r.World.Live(t, third, true)
 		w = w.on(third)
@@ -98,8 +133,8 @@ var deathCases = map[string]func(*testing.T, *rig){
 	},
 	"deaths after very different times are no proof": func(t *testing.T, r *rig) {
 		w := r.deliver(newTask("a"), here)
-		w, _ = w.kill([]string{there, third, here}, 10*time.Second)
-		r.die(here, w.task, 40*time.Second)
+		w, _ = w.kill([]string{there, third, here}, 2500*time.Millisecond)
+		r.die(here, w.task, 5500*time.Millisecond)
 		r.World.Live(t, there, true)
 		w = w.on(there)
 		w.act = 8
