@@ -28,7 +28,8 @@ type Bridge struct {
 	watch   map[Loop]*monitor
 	system  *actor.ActorSystem
 	pid     *actor.PID
-	reaping *actor.PID
+	serving *member // the bridge actor
+	reaping *member
 
 	// The loops, each with an end of its own, because they end in an order.
 	reading, acking, burying, beating *loop
@@ -93,10 +94,11 @@ func (b *Bridge) Start(ctx context.Context, system *actor.ActorSystem, agents *a
 	life := context.WithoutCancel(ctx)
 	b.acking = b.loop(life, b.acker.run)
 	b.burying = b.loop(life, b.burier.run)
-	b.pid = b.spawn(b.core)
+	b.serving = b.spawn(b.core, b.core.stopped)
+	b.pid = b.serving.pid
 	b.reaper.bridge = b.pid
 	b.beating = b.loop(life, b.beats.run)
-	b.reaping = b.spawn(b.reaper)
+	b.reaping = b.spawn(b.reaper, b.reaper.stopped)
 	b.reading = b.loop(life, b.reader(in).run)
 	b.phase = running
 	return nil
@@ -148,13 +150,13 @@ func (b *Bridge) Drain(ctx context.Context) error {
 	last, cancel := context.WithTimeout(context.WithoutCancel(ctx), 2*b.cfg.ioTimeout())
 	defer cancel()
 	flushed := b.flush(last)
-	b.stopActor(b.reaping, b.reaper.stopped)
+	b.await(b.reaping)
 	b.reaper.wait()
 	b.beating.stop() // before Release: a beat would make the node live again
 	b.acking.stop()
 	b.burying.stop()
 	released := b.release(last)
-	b.stopActor(b.pid, b.core.stopped)
+	b.await(b.serving)
 	if !b.enter(ended) {
 		return errors.Join(errStopped, unfinished)
 	}
@@ -221,12 +223,12 @@ func (b *Bridge) Stop() {
 	}
 	b.endLoops(context.Canceled)
 	b.reading.wait()
-	b.stopActor(b.reaping, b.reaper.stopped)
+	b.await(b.reaping)
 	b.reaper.wait()
 	b.beating.wait()
 	b.burying.wait()
 	b.acking.wait()
-	b.stopActor(b.pid, b.core.stopped)
+	b.await(b.serving)
 	if err := b.closeStream(); err != nil {
 		b.log.Warn("the stream did not close well", "error", err)
 	}

@@ -220,7 +220,7 @@ func TestMoreTicksFollowAtOnce(t *testing.T) {
 			r.orphans = append(r.orphans, r.entry("task_id", id, "type", "noop", "payload", ""))
 		}
 	})
-	r.system.Root.Send(r.bridge.reaping, due{})
+	r.system.Root.Send(r.bridge.reaping.pid, due{})
 	r.eventually(r.empty, "all claimed and done")
 }
 
@@ -416,7 +416,7 @@ func TestDrainWaitsForWhatRunsAndGivesBackTheRest(t *testing.T) {
 	r.addFields("task_id", "a", "type", "noop", "payload", "1")
 	r.addFields("task_id", "a", "type", "noop", "payload", "2")
 	r.add("b")
-	r.eventually(func() bool { s := r.bridge.Stats(); return s.Running == 2 && s.Waiting == 1 }, "assigned")
+	r.eventually(func() bool { return len(r.assigns()) == 2 && r.bridge.Stats().Waiting == 1 }, "assigned")
 	drained := make(chan error, 1)
 	go func() { drained <- r.bridge.Drain(t.Context()) }()
 	r.eventually(func() bool { return r.bridge.board.room() == 0 }, "draining")

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"runtime/debug"
+	"sync"
 	"time"
 
 	"github.com/asynkron/protoactor-go/actor"
@@ -55,22 +56,34 @@ func (b *Bridge) held(ctx context.Context) ([]holding, error) {
 	}
 }
 
-// spawn starts an actor of the bridge's own, at the root: its guard keeps panics from any supervisor.
-func (b *Bridge) spawn(a actor.Actor) *actor.PID {
+// member is an actor of the bridge's own.
+type member struct {
+	pid     *actor.PID
+	stopped <-chan struct{} // closed by the actor
+	told    sync.Once
+}
+
+// spawn starts an actor at the root: its guard keeps panics from any supervisor.
+func (b *Bridge) spawn(a actor.Actor, stopped <-chan struct{}) *member {
 	var opts []actor.PropsOption
 	if b.cfg.Dispatcher != nil {
 		opts = append(opts, actor.WithDispatcher(b.cfg.Dispatcher))
 	}
-	return b.system.Root.Spawn(actor.PropsFromProducer(func() actor.Actor { return a }, opts...))
+	return &member{pid: b.system.Root.Spawn(actor.PropsFromProducer(func() actor.Actor { return a }, opts...)), stopped: stopped}
 }
 
-// stopActor stops an actor and waits for its end; not for ever, should its mailbox not run any more.
-func (b *Bridge) stopActor(pid *actor.PID, stopped <-chan struct{}) {
-	b.system.Root.Stop(pid)
+// end tells an actor to stop, once: a second Stop would be a dead letter.
+func (b *Bridge) end(m *member) { m.told.Do(func() { b.system.Root.Stop(m.pid) }) }
+
+// await ends an actor and waits for its end; not for ever, should its mailbox not run any more.
+func (b *Bridge) await(m *member) {
+	b.end(m)
+	patience := time.NewTimer(b.cfg.ioTimeout())
+	defer patience.Stop()
 	select {
-	case <-stopped:
-	case <-time.After(b.cfg.ioTimeout()):
-		b.log.Error("an actor of the bridge did not stop", "pid", pid.GetId())
+	case <-m.stopped:
+	case <-patience.C:
+		b.log.Error("an actor of the bridge did not stop", "pid", m.pid.GetId())
 	}
 }
 
@@ -121,6 +134,6 @@ func (b *Bridge) endLoops(cause error) {
 		}
 	}
 	if b.reaping != nil {
-		b.system.Root.Stop(b.reaping)
+		b.end(b.reaping)
 	}
 }

@@ -9,6 +9,9 @@ import (
 	"github.com/hashicorp/go-hclog"
 )
 
+// probe is how long a read blocks after one that failed: it shows soon that the server is back.
+const probe = 50 * time.Millisecond
+
 // reader asks the stream for new entries as long as there are credits, decodes them and posts each batch to the bridge.
 // It does not wait for the bridge: the board's limit is a running total, so several batches may be on their way.
 type reader struct {
@@ -22,6 +25,7 @@ type reader struct {
 	block    time.Duration
 	patience time.Duration // beyond block, before a read counts as unanswered
 
+	failing              bool
 	readCount, readBytes int64 // all that was read, ever
 	largest              int64 // the largest entry of the last batch: a guess at the next
 }
@@ -52,11 +56,13 @@ func (r *reader) run(ctx context.Context) {
 				return
 			}
 		case err != nil:
+			r.failing = true
 			r.monitor.bad(err)
 			if !wait.pause(ctx) {
 				return
 			}
 		default:
+			r.failing = false
 			r.monitor.good(began)
 			wait.reset()
 		}
@@ -78,11 +84,15 @@ func (r *reader) credits(ctx context.Context) (count int, ok bool) {
 }
 
 func (r *reader) read(ctx context.Context, count int) ([]Entry, error) {
-	bound, cancel := context.WithTimeout(ctx, r.block+r.patience)
+	block := r.block
+	if r.failing {
+		block = min(block, probe)
+	}
+	bound, cancel := context.WithTimeout(ctx, block+r.patience)
 	defer cancel()
-	entries, err := r.stream.Read(bound, count, r.block)
+	entries, err := r.stream.Read(bound, count, block)
 	if err == nil && len(entries) == 0 && bound.Err() != nil {
-		err = fmt.Errorf("no answer within %v", r.block+r.patience)
+		err = fmt.Errorf("no answer within %v", block+r.patience)
 	}
 	return entries, err
 }
