@@ -19,10 +19,10 @@ const (
 	chunkTTL = time.Hour
 	// followBatch is how many chunks one look takes.
 	followBatch = 1000
-	// A follower looks again after followMin, and twice as late each time that nothing came, up to followMax. It does not
+	// A follower looks again after followFirst, and twice as late each time that nothing came, up to followLast. It does not
 	// block in Redis: a hundred followers would hold every connection of the pool that running agents commit through.
-	followMin = 10 * time.Millisecond
-	followMax = 100 * time.Millisecond
+	followFirst = 10 * time.Millisecond
+	followLast  = 100 * time.Millisecond
 )
 
 // Publish appends a chunk that followers see; see actors.StateDesk.
@@ -55,7 +55,7 @@ func (s *State) Follow(ctx context.Context, id, after string, block time.Duratio
 	}
 	args := &redis.XReadArgs{Streams: []string{b.keys.Task(id) + ":live", after}, Count: followBatch, Block: -1}
 	deadline := time.Now().Add(block)
-	for pause := followMin; ; pause = min(2*pause, followMax) {
+	for pause := followFirst; ; pause = min(2*pause, followLast) {
 		streams, err := s.rdb.XRead(ctx, args).Result()
 		if err != nil && !errors.Is(err, redis.Nil) {
 			return nil, fmt.Errorf("follow task %.80q: %w", id, err)
