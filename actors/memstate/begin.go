@@ -13,6 +13,7 @@ import (
 // Begin takes the fence of a unit, or says why not; see actors.StateStore.
 func (s *State) Begin(ctx context.Context, req actors.BeginRequest) (begun actors.Begun, err error) {
 	work := messages.WorkHash(req.Task.GetType(), req.Task.GetPayload())
+	req.Crash = clip(req.Crash)
 	err = s.script(ctx, "begin", func(tx *memstream.Tx) error {
 		b := beginner{tx: tx, req: req, work: work}
 		begun = b.begin()
@@ -38,6 +39,10 @@ func (b *beginner) begin() actors.Begun {
 		b.unit = b.task.Units[b.req.Task.GetUnit()]
 	}
 	if answer := b.settled(); answer != 0 {
+		// The entry in hand may be one that waited: with nobody at work, the next one's turn has come.
+		if t := b.task; t != nil && len(t.Waiting) > 0 && t.Owner != b.req.Incarnation && !b.tx.OwnerLive(t) {
+			b.tx.Disown(t)
+		}
 		return actors.Begun{Answer: answer}
 	}
 	if b.task != nil && b.task.Owner != b.req.Incarnation && b.tx.OwnerLive(b.task) {
@@ -105,7 +110,8 @@ func (b *beginner) again() actors.Begun {
 		return b.answer() // its reply was lost
 	}
 	charged := false
-	if b.req.Crash != "" && u.Run != b.me() {
+	condemned := running && u.Reason != 0 // a crash does not change a sentence
+	if b.req.Crash != "" && u.Run != b.me() && !condemned {
 		b.crash()
 		charged = true
 	}

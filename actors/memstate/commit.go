@@ -16,13 +16,14 @@ func (s *State) Commit(ctx context.Context, c actors.Commit) error {
 	if _, ok := outcomeStates[c.Outcome]; !ok {
 		return fmt.Errorf("commit: outcome %s has no state", c.Outcome)
 	}
+	c.Error, c.Detail = clip(c.Error), clip(c.Detail)
 	return s.script(ctx, "commit", func(tx *memstream.Tx) error {
 		t, u, err := fenced(tx, c.TaskID, c.Unit, c.Fence)
 		switch {
 		case err == nil:
 			k := committer{tx: tx, c: c, task: t, unit: u}
 			return k.commit()
-		case u != nil && u.FenceAt == c.Fence.Number && u.Run == runOf(c.Fence) && before(u.State, c.Outcome):
+		case u != nil && u.FenceAt == c.Fence.Number && u.Run == runOf(c.Fence) && before(u, c.Outcome):
 			return nil // its reply was lost
 		}
 		return fmt.Errorf("commit %s: %w", c.Outcome, err)
@@ -40,8 +41,9 @@ var outcomeStates = map[messages.Outcome]messages.State{
 
 // before reports whether a commit of that outcome left the unit in that state. FAILED instead of RETRYING is a retry whose
 // body was gone.
-func before(state messages.State, o messages.Outcome) bool {
-	return state == outcomeStates[o] || o == messages.Outcome_OUTCOME_RETRY && state == messages.State_STATE_FAILED
+func before(u *memstream.Unit, o messages.Outcome) bool {
+	return u.State == outcomeStates[o] || o == messages.Outcome_OUTCOME_RETRY &&
+		u.State == messages.State_STATE_FAILED && u.Reason == messages.Reason_REASON_BODY_GONE
 }
 
 func runOf(f actors.Fence) memstream.Run {
@@ -71,7 +73,9 @@ type committer struct {
 
 func (k *committer) commit() error {
 	k.tx.EndTrial(k.task, k.unit)
-	k.charge()
+	if k.c.Outcome == messages.Outcome_OUTCOME_RETRY || k.c.Outcome == messages.Outcome_OUTCOME_REJECTED {
+		k.charge()
+	}
 	if k.c.Error != "" {
 		k.unit.Error = k.c.Error
 	}
@@ -156,3 +160,14 @@ func (k *committer) end(state messages.State) {
 
 // cut keeps a text of the timeline short.
 func cut(s string) string { return s[:min(len(s), 300)] }
+
+// maxError is the longest text of an error that is kept.
+const maxError = 16 << 10
+
+// clip cuts text that is for people.
+func clip(s string) string {
+	if len(s) <= maxError {
+		return s
+	}
+	return s[:maxError] + "…"
+}

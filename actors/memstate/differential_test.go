@@ -85,9 +85,9 @@ func draw(t *rapid.T) move {
 		}
 	}
 	kind := rapid.SampledFrom([]string{
-		"nothing", "submit", "submit", "submit", "read", "read", "read", "begin", "begin", "begin", "begin", "begin", "step", "commit",
-		"commit", "commit", "commit", "ack", "beat", "tick", "tick", "sweep", "release", "kill", "kill", "bury", "move",
-		"settle", "remove", "trim", "lose",
+		"nothing", "submit", "submit", "read", "read", "read", "begin", "begin", "begin", "begin", "begin", "begin", "begin", "begin",
+		"begin", "step", "commit", "commit", "commit", "ack", "beat", "beat", "tick", "sweep", "release", "kill", "kill", "kill", "kill", "kill",
+		"bury", "move", "settle", "remove", "trim", "lose",
 	}).Draw(t, "kind")
 	ctx := context.Background()
 	var do func(s *side) any
@@ -157,21 +157,14 @@ func draw(t *rapid.T) move {
 			}
 			m.drop(b.Lost...)
 			m.drop(b.Gone...)
-			return fmt.Sprint(s.refs(b.Lost), s.refs(b.Saved), s.refs(b.Gone), b.Cancelled, b.Usurped, failure(err))
+			return fmt.Sprint(s.sorted(b.Lost), s.sorted(b.Saved), s.sorted(b.Gone), b.Cancelled, b.Usurped, failure(err))
 		}
 	case "tick", "sweep":
 		req := streambridge.TickRequest{Room: rapid.IntRange(0, 5).Draw(t, "room"), MaxDeliveries: 3, StrayAfter: time.Hour, DeadTTL: time.Hour}
 		if kind == "sweep" {
 			req.StrayAfter = time.Millisecond
 		}
-		do = func(s *side) any {
-			time.Sleep(3 * time.Millisecond) // what is held is a stray by now, what is due now was due a moment ago
-			got, err := s.nodes[node].stream.Tick(ctx, req)
-			s.take(node, got.Claimed)
-			s.take(node, got.Strays)
-			return fmt.Sprint(s.entries(got.Claimed), s.entries(got.Strays), s.refs(got.Buried), got.Promoted, got.Trimmed, got.Unserved,
-				got.Orphans, got.Calm, got.Nodes, got.More, failure(err))
-		}
+		do = func(s *side) any { return sweep(s, node, req) }
 	case "release":
 		do = func(s *side) any {
 			m := s.nodes[node]
@@ -185,7 +178,7 @@ func draw(t *rapid.T) move {
 		do = func(s *side) any {
 			s.close(node)
 			s.open(node)
-			return nil
+			return sweep(s, node, streambridge.TickRequest{Room: 10, StrayAfter: time.Millisecond, DeadTTL: time.Hour})
 		}
 	case "bury":
 		fail := rapid.Bool().Draw(t, "fail")
@@ -220,6 +213,16 @@ func draw(t *rapid.T) move {
 		do = func(s *side) any { s.lose(); return nil }
 	}
 	return move{kind, do}
+}
+
+// sweep is a tick. What is held is a stray by then, what is due now was due a moment ago.
+func sweep(s *side, node int, req streambridge.TickRequest) any {
+	time.Sleep(3 * time.Millisecond)
+	got, err := s.nodes[node].stream.Tick(context.Background(), req)
+	s.take(node, got.Claimed)
+	s.take(node, got.Strays)
+	return fmt.Sprint(s.entries(got.Claimed), s.entries(got.Strays), s.refs(got.Buried), got.Promoted, got.Trimmed, got.Unserved,
+		got.Orphans, got.Calm, got.Nodes, got.More, failure(err))
 }
 
 func submission(t *rapid.T) actors.Submission {

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"regexp"
+	"slices"
 	"strings"
 	"time"
 
@@ -157,6 +158,11 @@ func (s *side) refs(refs []messages.Ref) (names []string) {
 	return names
 }
 
+// sorted names entries whose order is the adapter's own.
+func (s *side) sorted(refs []messages.Ref) []string {
+	return slices.Sorted(slices.Values(s.refs(refs)))
+}
+
 func (s *side) entries(entries []streambridge.Entry) (out []string) {
 	for _, e := range entries {
 		out = append(out, fmt.Sprintf("%s %d %s", s.ref(e.Ref), e.Deliveries, s.fields(e.Fields)))
@@ -212,6 +218,8 @@ func (s *side) record(id string) string {
 	if err != nil {
 		return failure(err)
 	}
+	// By name: which of two was created first depends on whether both were within a millisecond.
+	slices.SortFunc(r.Units, func(a, b actors.UnitRecord) int { return strings.Compare(a.Unit, b.Unit) })
 	for i, l := range r.Log {
 		r.Log[i] = actors.LogLine{What: l.What, Detail: s.text(l.Detail)}
 	}

@@ -23,7 +23,8 @@ func (b *beginner) death() {
 	before, ran, blamed := u.RanMS, int64(0), false
 	if gone := b.tx.Life(u.Run.Incarnation); gone != nil {
 		ran = max(gone.TickMS-u.BeganMS, 0)
-		blamed = gone.Trial != "" && gone.Trial == memstream.Member(b.task.ID, u.Name)
+		// After its trial's time a long unit is a bystander again.
+		blamed = gone.Trial != "" && gone.TickMS < gone.TrialUntilMS && gone.Trial == memstream.Member(b.task.ID, u.Name)
 	}
 	u.Deaths++
 	u.RanMS = ran

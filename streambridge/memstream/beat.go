@@ -19,9 +19,11 @@ func (s *Stream) Beat(ctx context.Context, held []streambridge.Held) (beat strea
 		c.left = false
 		c.beat++
 		w.keepAlive(s.open.node.Incarnation, now, s.open.node.Lease)
+		cancelled := w.counts["cancelled"]
 		for _, h := range inOrder(w, held) {
-			s.renew(w, now, h, &beat)
+			s.renew(w, now, h, cancelled != s.looked, &beat)
 		}
+		s.looked = cancelled
 		return nil
 	})
 	return beat, err
@@ -57,8 +59,9 @@ func (s *Stream) claim(w *world) *claimed {
 	return c
 }
 
-// renew is one entry's part of a beat. Called under the lock.
-func (s *Stream) renew(w *world, now int64, h streambridge.Held, beat *streambridge.Beat) {
+// renew is one entry's part of a beat. Of what was copied before, it looks at the task only where somebody was cancelled
+// since the last beat: each cancellation is told once. Called under the lock.
+func (s *Stream) renew(w *world, now int64, h streambridge.Held, look bool, beat *streambridge.Beat) {
 	g := w.read(h.Stream)
 	id, u := mustID(h.ID), w.task(h.TaskID).unit(h.Unit)
 	d := g.owned(id, s.open.node.Consumer)
@@ -77,7 +80,7 @@ func (s *Stream) renew(w *world, now int64, h streambridge.Held, beat *streambri
 	g.consumer(d.consumer, now)
 	d.atMS = now
 	switch {
-	case u == nil:
+	case u == nil || h.Saved && !look:
 	case u.State == messages.State_STATE_CANCELLED && !slices.Contains(beat.Cancelled, h.TaskID):
 		beat.Cancelled = append(beat.Cancelled, h.TaskID)
 	case u.State == messages.State_STATE_RUNNING && !h.Saved:

@@ -154,6 +154,7 @@ func (f *fixture) Cancel(taskID, unit string) {
 	f.script(func(tx *Tx) {
 		t, u := unitOf(tx, taskID, unit)
 		tx.Become(t, u, messages.State_STATE_CANCELLED, false)
+		tx.Count("cancelled", 1)
 	})
 }
 

@@ -22,6 +22,7 @@ type Stream struct {
 	open      *binding
 	epoch     uint64        // of the group, as we last knew it
 	deadTTL   time.Duration // as the last tick said
+	looked    int64         // how many units had been cancelled when a beat last looked; -1 for never
 	lost      bool          // a loss of the group waits to be reported by the next read
 }
 

@@ -26,7 +26,7 @@ func (s *Stream) Tick(ctx context.Context, req streambridge.TickRequest) (t stre
 		}
 		s.notice(w)
 		s.pulse(w, now, &t)
-		w.trim(&t)
+		w.trim(now, &t)
 		w.promoteDue(now, &t)
 		w.drainTypes(now, s.open.node.Types, &t)
 		dead := s.roll(w, now, &t)
@@ -216,17 +216,4 @@ func (w *world) served(agentType string, now int64) bool {
 		}
 	}
 	return false
-}
-
-// trim removes what every group has acknowledged, keeps the low-water marks for a group that vanishes, and counts what
-// somebody else trimmed undelivered.
-func (w *world) trim(t *streambridge.Tick) {
-	for _, stream := range w.streams() {
-		l, g := w.data.log(stream), w.read(stream)
-		t.Trimmed += l.trim(l.settled())
-		if stream == w.keys.Stream {
-			w.low = g.low()
-			t.Missed, g.missed = g.missed, 0
-		}
-	}
 }

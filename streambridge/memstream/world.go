@@ -20,6 +20,7 @@ type world struct {
 	pulse          int64         // ms of the group's last tick, by whichever node
 	lease, deadTTL time.Duration // of the node whose script runs
 	calmUntil      int64         // ms until which everybody counts as alive
+	pass           int64         // ms of the last pass over acknowledged entries behind a slow one
 	low            entryID       // where a group of the public stream that vanished starts again
 	epoch          uint64        // another one after each loss of a group: who knows an older one has lost what it held
 
