@@ -89,7 +89,9 @@ func (s *Stream) newLane(ctx context.Context, b *binding) (*lane, error) {
 		l.shared = b.rdb
 		return l, nil
 	}
-	opts.PoolSize, opts.MinIdleConns, opts.MaxIdleConns, opts.MaxActiveConns = 1, 0, 0, 0
+	// One command at a time needs one connection. The pool is larger because go-redis keeps a goroutine dialing, for a
+	// second beyond Close, once as many dials as it has places have failed.
+	opts.PoolSize, opts.MinIdleConns, opts.MaxIdleConns, opts.MaxActiveConns = 16, 0, 0, 0
 	opts.ConnMaxIdleTime, opts.ConnMaxLifetime = -1, -1
 	opts.MaxRetries, opts.DialerRetries = -1, 1 // a retried XREADGROUP leaves the first one's entries pending with nobody
 	opts.ContextTimeoutEnabled = true
@@ -126,10 +128,18 @@ func (l *lane) close() {
 	}
 }
 
+// once is a command that a client with retries must not repeat.
+type once struct{ *redis.RawCmd }
+
+// NoRetry tells go-redis.
+func (once) NoRetry() bool { return true }
+
 // do sends one command that may block, and ends early when ctx ends.
-func (l *lane) do(ctx context.Context, args []any) (any, error) {
+func (l *lane) do(ctx context.Context, args []any) ([]byte, error) {
 	if l.shared != nil {
-		return l.shared.Do(ctx, args...).Result()
+		cmd := once{redis.NewRawCmd(ctx, args...)}
+		_ = l.shared.Process(ctx, cmd)
+		return cmd.Result()
 	}
 	done := make(chan struct{})
 	var watch sync.WaitGroup
@@ -142,10 +152,11 @@ func (l *lane) do(ctx context.Context, args []any) (any, error) {
 			}
 		})
 	}
-	reply, err := l.client.Do(context.WithoutCancel(ctx), args...).Result()
+	cmd := redis.NewRawCmd(context.WithoutCancel(ctx), args...)
+	_ = l.client.Process(context.WithoutCancel(ctx), cmd)
 	close(done)
 	watch.Wait()
-	return reply, err
+	return cmd.Result()
 }
 
 // interrupt unblocks the read until it ends, and closes its connection when it has not ended after a second. It asks
