@@ -251,3 +251,27 @@ func TestEntriesOfOneTaskRunOneAtATimeInOrder(t *testing.T) {
 		}
 	})
 }
+
+// An effect that must not run twice and that nobody can be asked about: after a crash in its middle the task waits.
+func TestAnUnknownEffectIsInDoubtAndNeverRunAgain(t *testing.T) {
+	onBoth(t, func(t *testing.T, b backend) {
+		var sent atomic.Int32
+		agents := actors.Agents{"mail": actors.Func(func(c *actors.Context, _ actors.Raw) (actors.None, error) {
+			return actors.Step(c, "send", func(actors.StepContext) (actors.None, error) {
+				sent.Add(1)
+				panic("after the mail went out")
+			}, actors.Unrepeatable())
+		})}
+		rt, stop := start(t, b.config("n1", agents))
+		task := submit(t, rt.Client(), actors.NewTask{Type: "mail", ID: "t"})
+		require.Eventually(t, func() bool {
+			record, err := task.Status(t.Context())
+			return err == nil && record.Units[0].State == messages.State_STATE_WAITING
+		}, 10*time.Second, 5*time.Millisecond)
+		record, err := task.Status(t.Context())
+		require.NoError(t, err)
+		require.Contains(t, record.Units[0].Error, "in doubt")
+		stop()
+		require.Equal(t, int32(1), sent.Load())
+	})
+}

@@ -23,18 +23,19 @@ func (s *State) Commit(ctx context.Context, c actors.Commit) error {
 		case err == nil:
 			k := committer{tx: tx, c: c, task: t, unit: u}
 			return k.commit()
-		case u != nil && u.FenceAt == c.Fence.Number && u.Run == runOf(c.Fence) && before(u, c.Outcome):
+		case u != nil && u.FenceAt > 0 && u.FenceAt == c.Fence.Number && u.Run == runOf(c.Fence) && before(u, c.Outcome):
 			return nil // its reply was lost
 		}
 		return fmt.Errorf("commit %s: %w", c.Outcome, err)
 	})
 }
 
-// outcomeStates are the states that an outcome leads to. Parked comes with waits.
+// outcomeStates are the states that an outcome leads to.
 var outcomeStates = map[messages.Outcome]messages.State{
 	messages.Outcome_OUTCOME_COMPLETED:   messages.State_STATE_SUCCEEDED,
 	messages.Outcome_OUTCOME_REJECTED:    messages.State_STATE_FAILED,
 	messages.Outcome_OUTCOME_RETRY:       messages.State_STATE_RETRYING,
+	messages.Outcome_OUTCOME_PARKED:      messages.State_STATE_WAITING,
 	messages.Outcome_OUTCOME_CANCELLED:   messages.State_STATE_CANCELLED,
 	messages.Outcome_OUTCOME_INTERRUPTED: messages.State_STATE_PENDING,
 }
@@ -87,6 +88,8 @@ func (k *committer) commit() error {
 		k.reject(k.c.Reason, cmp.Or(k.c.Detail, k.c.Error))
 	case messages.State_STATE_RETRYING:
 		k.retry()
+	case messages.State_STATE_WAITING:
+		k.park()
 	case messages.State_STATE_CANCELLED:
 		k.tx.Note(k.task, "cancelled", cut(cmp.Or(k.c.Detail, k.c.Error)))
 		k.end(messages.State_STATE_CANCELLED)
@@ -135,6 +138,17 @@ func (k *committer) retry() {
 		what = "waits"
 	}
 	k.tx.Note(k.task, what, cut(k.c.Error))
+}
+
+// park lets the unit wait for whoever settles it. Without a body it can still be settled.
+func (k *committer) park() {
+	u := k.unit
+	u.Wake++
+	if fields, origin, ok := k.tx.BodyOrCopy(k.c.Entry, k.task.ID, u.Name); ok {
+		k.tx.Keep(k.c.Entry, k.task.ID, u.Name, fields, origin)
+	}
+	k.tx.Become(k.task, u, messages.State_STATE_WAITING, false)
+	k.tx.Note(k.task, "parked", cut(k.c.Error))
 }
 
 // reject fails the unit and sets its entry aside.

@@ -210,7 +210,10 @@ func draw(t *rapid.T) move {
 	case "trim":
 		do = func(s *side) any { s.trim(pick); return nil }
 	case "lose":
-		do = func(s *side) any { s.lose(); return nil }
+		do = func(s *side) any {
+			s.lose()
+			return sweep(s, node, streambridge.TickRequest{StrayAfter: time.Hour, DeadTTL: time.Hour})
+		}
 	}
 	return move{kind, do}
 }

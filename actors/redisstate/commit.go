@@ -76,10 +76,11 @@ func (s *State) fenced(ctx context.Context, sc *script, keys []string, args ...a
 	return nil
 }
 
-// outcomeStates are the states that an outcome leads to. Parked comes with waits.
+// outcomeStates are the states that an outcome leads to.
 var outcomeStates = map[messages.Outcome]string{
 	messages.Outcome_OUTCOME_COMPLETED:   "SUCCEEDED",
 	messages.Outcome_OUTCOME_RETRY:       "RETRYING",
+	messages.Outcome_OUTCOME_PARKED:      "WAITING",
 	messages.Outcome_OUTCOME_REJECTED:    "FAILED",
 	messages.Outcome_OUTCOME_CANCELLED:   "CANCELLED",
 	messages.Outcome_OUTCOME_INTERRUPTED: "PENDING",

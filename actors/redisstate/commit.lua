@@ -9,7 +9,7 @@
 -- ARGV[6]   content type    ARGV[7]  result
 -- and, where it is not the plain success of a whole task (an argument costs 0.2 µs):
 -- ARGV[8]   the unit's field prefix: "" or "<escaped unit>/"
--- ARGV[9]   the state to reach: SUCCEEDED, FAILED, RETRYING, CANCELLED, PENDING
+-- ARGV[9]   the state to reach: SUCCEEDED, FAILED, RETRYING, WAITING, CANCELLED, PENDING
 -- ARGV[10]  1 to index a SUCCEEDED unit too, else 0
 -- ARGV[11]  type            ARGV[12]  group
 -- ARGV[13]  the ledger's class to charge, "" for none
@@ -103,7 +103,7 @@ if charged ~= '' then redis.call('HINCRBY', task, u .. charged, 1) end
 if error_text ~= '' then put(task, u .. 'error', error_text) end
 
 local flat
-if to == 'RETRYING' or to == 'FAILED' then
+if to == 'RETRYING' or to == 'WAITING' or to == 'FAILED' then
 	flat = body(KEYS[2], ARGV[4]) or saved(task, eunit)
 	if to == 'RETRYING' and not flat then
 		to, reason, detail = 'FAILED', 'BODY_GONE', 'to be retried, but its body was trimmed or deleted and there is no copy'
@@ -111,20 +111,21 @@ if to == 'RETRYING' or to == 'FAILED' then
 	end
 end
 
-if to == 'RETRYING' then
+if to == 'RETRYING' or to == 'WAITING' then
+	-- It leaves the PEL: the copy of its fields and a new wake number are what it goes on with. A parked unit is not due;
+	-- whoever settles it wakes it, and without a body it can still be settled.
 	local origin = ARGV[4]
-	if KEYS[2] == P .. 'inbox' then
+	if flat and KEYS[2] == P .. 'inbox' then
 		for i = 1, #flat, 2 do
 			if flat[i] == 'weir.origin' then origin = flat[i + 1] end
 		end
 	end
 	local wake = redis.call('HINCRBY', task, u .. 'wake', 1)
-	local due = now + tonumber(ARGV[14])
-	redis.call('HSET', task .. ':body', eunit, pack_fields(with_control(flat, unescape(eid), origin, wake)))
+	if flat then redis.call('HSET', task .. ':body', eunit, pack_fields(with_control(flat, unescape(eid), origin, wake))) end
 	redis.call('HDEL', P .. 'saved', KEYS[2] .. '\0' .. ARGV[4])
-	redis.call('ZADD', P .. 'due', due, 'r:' .. member)
+	if to == 'RETRYING' then redis.call('ZADD', P .. 'due', now + tonumber(ARGV[14]), 'r:' .. member) end
 	index(P, kind, member, nil, to, now)
-	note(task, now, charged == 'waits' and 'waits' or 'retries', string.sub(error_text, 1, 300))
+	note(task, now, to == 'WAITING' and 'parked' or charged == 'waits' and 'waits' or 'retries', string.sub(error_text, 1, 300))
 	redis.call('HSET', task, u .. 'state', to, u .. 'updated', stamp)
 elseif to == 'PENDING' then
 	redis.call('HINCRBY', task, u .. 'interruptions', 1)

@@ -45,6 +45,21 @@ var commitCases = map[string]func(*testing.T, *rig){
 		r.commit(w.completed(w.run(), "ok"))
 		require.True(t, r.World.Pending(t, w.ref))
 	},
+	"a parked unit waits, is not due, charges nothing, and only its wake number goes on with it": func(t *testing.T, r *rig) {
+		w := r.deliver(newTask("doubt"), here)
+		c := w.completed(w.run(), "")
+		c.Outcome, c.Error = messages.Outcome_OUTCOME_PARKED, "in doubt: step pay"
+		r.commit(c)
+		r.commit(c) // a lost reply
+		u := r.unit(w.task)
+		require.Equal(t, messages.State_STATE_WAITING, u.State)
+		require.Equal(t, actors.Ledger{}, u.Ledger)
+		require.Equal(t, "in doubt: step pay", u.Error)
+		require.Empty(t, r.World.Due(t))
+		require.Equal(t, []string{member(w.task)}, r.World.Index(t, messages.State_STATE_WAITING, "noop"))
+		require.Equal(t, actors.Elsewhere, r.deliver(w.task, here).begin().Answer)
+		require.Empty(t, r.record("doubt").Owner)
+	},
 	"a retry is due, charged, and continues by its inbox entry only": func(t *testing.T, r *rig) {
 		w := r.deliver(newTask("a{b}:c"), here)
 		c := w.retry(w.run(), time.Hour)
