@@ -129,15 +129,15 @@ func (l *lane) close() {
 }
 
 // once is a command that a client with retries must not repeat.
-type once struct{ *redis.RawCmd }
+type once struct{ *redis.Cmd }
 
 // NoRetry tells go-redis.
 func (once) NoRetry() bool { return true }
 
 // do sends one command that may block, and ends early when ctx ends.
-func (l *lane) do(ctx context.Context, args []any) ([]byte, error) {
+func (l *lane) do(ctx context.Context, args []any) (any, error) {
 	if l.shared != nil {
-		cmd := once{redis.NewRawCmd(ctx, args...)}
+		cmd := once{redis.NewCmd(ctx, args...)}
 		_ = l.shared.Process(ctx, cmd)
 		return cmd.Result()
 	}
@@ -152,11 +152,10 @@ func (l *lane) do(ctx context.Context, args []any) ([]byte, error) {
 			}
 		})
 	}
-	cmd := redis.NewRawCmd(context.WithoutCancel(ctx), args...)
-	_ = l.client.Process(context.WithoutCancel(ctx), cmd)
+	reply, err := l.client.Do(context.WithoutCancel(ctx), args...).Result()
 	close(done)
 	watch.Wait()
-	return cmd.Result()
+	return reply, err
 }
 
 // interrupt unblocks the read until it ends, and closes its connection when it has not ended after a second. It asks

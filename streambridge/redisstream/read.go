@@ -2,9 +2,13 @@ package redisstream
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
+	"github.com/redis/go-redis/v9"
+
+	"github.com/weir-run/weir/messages"
 	"github.com/weir-run/weir/streambridge"
 )
 
@@ -28,16 +32,16 @@ func (s *Stream) Read(ctx context.Context, count int, block time.Duration) ([]st
 	if err != nil {
 		return nil, fmt.Errorf("read %s: %w", b.keys.Stream, err)
 	}
-	var entries []streambridge.Entry
 	reply, err := l.do(ctx, b.readArgs(l, count, block))
-	if err == nil {
-		entries, err = readReply(reply)
-	}
-	s.giveLane(l, err != nil)
+	s.giveLane(l, err != nil && !errors.Is(err, redis.Nil))
 	switch {
 	case err == nil:
-		return inboxFirst(entries, b.keys.Inbox()), nil
-	case ctx.Err() != nil:
+		entries, err := b.readReply(reply)
+		if err != nil {
+			return nil, fmt.Errorf("read %s: %w", b.keys.Stream, err)
+		}
+		return entries, nil
+	case errors.Is(err, redis.Nil), ctx.Err() != nil:
 		return nil, nil
 	case groupGone(err):
 		return nil, s.heal(ctx, b, err)
@@ -61,7 +65,7 @@ func (b *binding) readArgs(l *lane, count int, block time.Duration) []any {
 
 // groupGone: the stream or its group is not there (NOGROUP), or went while we waited for it (UNBLOCKED until 7.x).
 func groupGone(err error) bool {
-	return hasPrefix(err, "NOGROUP") || hasPrefix(err, "UNBLOCKED")
+	return redis.HasErrorPrefix(err, "NOGROUP") || redis.HasErrorPrefix(err, "UNBLOCKED")
 }
 
 // heal makes the group again, and reports it if nobody has reported this loss. Another reader of this node may have
@@ -79,4 +83,48 @@ func (s *Stream) heal(ctx context.Context, b *binding, cause error) error {
 		return fmt.Errorf("read %s: %w", b.keys.Stream, streambridge.ErrGroupLost)
 	}
 	return nil
+}
+
+// readReply takes the raw reply apart, because go-redis's own types lose the order of fields and repeated names. (Going
+// through the reply's bytes instead made 4 allocations an entry where this makes 20, and cost a quarter more CPU.) RESP3
+// says {key: entries}, RESP2 [[key, entries]].
+func (b *binding) readReply(reply any) ([]streambridge.Entry, error) {
+	var out []streambridge.Entry
+	one := func(key, entries any) error {
+		stream := asString(key)
+		for _, e := range asSlice(entries) {
+			row := asSlice(e)
+			if len(row) != 2 {
+				return fmt.Errorf("an entry of %d parts in the reply", len(row))
+			}
+			out = append(out, streambridge.Entry{
+				Ref: messages.Ref{Stream: stream, ID: asString(row[0])}, Fields: asFields(row[1]), Deliveries: 1,
+			})
+		}
+		return nil
+	}
+	switch reply := reply.(type) {
+	case map[any]any:
+		// The order of a map is nobody's; the inbox first, so that what is due does not wait behind what is new.
+		for _, key := range []string{b.keys.Inbox(), b.keys.Stream} {
+			if entries, ok := reply[key]; ok {
+				if err := one(key, entries); err != nil {
+					return nil, err
+				}
+			}
+		}
+	case []any:
+		for i := len(reply) - 1; i >= 0; i-- {
+			pair := asSlice(reply[i])
+			if len(pair) != 2 {
+				return nil, fmt.Errorf("a stream of %d parts in the reply", len(pair))
+			}
+			if err := one(pair[0], pair[1]); err != nil {
+				return nil, err
+			}
+		}
+	default:
+		return nil, fmt.Errorf("a reply of type %T", reply)
+	}
+	return out, nil
 }
