@@ -130,7 +130,7 @@ func (k *committer) retry() {
 	}
 	u.Wake++
 	u.DueMS = k.tx.NowMS + max(k.c.After.Milliseconds(), 0)
-	k.tx.Keep(k.c.Entry, k.task.ID, u.Name, fields, origin)
+	k.tx.Keep(k.c.Entry, k.task.ID, u.Name, memstream.WithControl(fields, k.task.ID, origin, u.Wake), origin)
 	k.tx.DueAt(k.task.ID, u.Name, u.DueMS)
 	k.tx.Become(k.task, u, messages.State_STATE_RETRYING, false)
 	what := "retries"
@@ -145,7 +145,7 @@ func (k *committer) park() {
 	u := k.unit
 	u.Wake++
 	if fields, origin, ok := k.tx.BodyOrCopy(k.c.Entry, k.task.ID, u.Name); ok {
-		k.tx.Keep(k.c.Entry, k.task.ID, u.Name, fields, origin)
+		k.tx.Keep(k.c.Entry, k.task.ID, u.Name, memstream.WithControl(fields, k.task.ID, origin, u.Wake), origin)
 	}
 	k.tx.Become(k.task, u, messages.State_STATE_WAITING, false)
 	k.tx.Note(k.task, "parked", cut(k.c.Error))

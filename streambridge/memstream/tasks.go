@@ -170,11 +170,16 @@ func (w *world) ownerLive(t *Task, now int64) bool {
 	return t.Owner != "" && (w.live(t.Owner) || now < w.calmUntil)
 }
 
-// copyEntry keeps the fields of a unit's entry beside its task, once; the record need not exist yet.
+// copyEntry keeps the fields of a unit's entry beside its task, once, with the control fields of an inbox entry; the record
+// need not exist yet.
 func (w *world) copyEntry(task, unit string, ref messages.Ref, fields []messages.Pair) {
 	k := unitKey{task, unit}
 	if w.copies[k] == nil {
-		w.copies[k] = &Copy{Fields: fields, Origin: w.origin(ref, fields)}
+		origin, wake := w.origin(ref, fields), uint64(0)
+		if u := w.task(task).unit(unit); u != nil {
+			wake = u.Wake
+		}
+		w.copies[k] = &Copy{Fields: withControl(fields, task, origin, wake), Origin: origin}
 	}
 	w.saved[ref] = k
 }
