@@ -59,6 +59,9 @@ func (w *world) revive(l *Letter, t *Task, u *Unit, now int64) error {
 	if len(l.Fields) == 0 {
 		return errors.New("its body is gone: there is nothing to run again")
 	}
+	if len(l.Fields) > messages.MaxFields {
+		return fmt.Errorf("it has %d fields, an entry may have at most %d", len(l.Fields), messages.MaxFields)
+	}
 	var wake uint64
 	if u != nil {
 		if u.State == messages.State_STATE_FAILED {

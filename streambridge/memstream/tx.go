@@ -30,9 +30,6 @@ func (tx *Tx) Task(id string) *Task { return tx.w.task(id) }
 // MakeTask returns a task's record, made when it is missing.
 func (tx *Tx) MakeTask(id string) *Task { return tx.w.makeTask(id) }
 
-// Forget drops a task's record and what stands beside it.
-func (tx *Tx) Forget(t *Task) { tx.w.forget(t) }
-
 // Become moves a unit to another state and keeps the indexes by state true; always also indexes a state that usually is not.
 func (tx *Tx) Become(t *Task, u *Unit, to messages.State, always bool) {
 	tx.w.become(t, u, to, tx.NowMS, always)
