@@ -65,7 +65,7 @@ Agent types and their payloads (a member that is left out has the value shown):
 	fs.StringSliceVar(&f.types, "types", nil, "agent types to run (default all: "+strings.Join(agents.Types, ",")+")")
 	fs.DurationVar(&f.lease, "lease", 0, "how long a silent worker keeps what it holds (default 15s)")
 	fs.DurationVar(&f.beat, "beat", 0, "how often it renews what it holds (default 5s, at most a third of --lease)")
-	fs.DurationVar(&f.tick, "tick", 0, "clock of the reaper and the due retries (default 1s)")
+	fs.DurationVar(&f.tick, "tick", 0, "clock of the reaper and the due retries (default 1s, at most a third of --lease)")
 	fs.Int64Var(&f.maxDeliveries, "max-deliveries", 0, "how often an entry may be handed out without being begun, -1 for no limit (default 3)")
 	fs.IntVar(&f.maxInFlight, "max-in-flight", 0, "how many entries it holds at once (default 1000)")
 	fs.IntVar(&f.maxPayload, "max-payload", 0, "largest payload in bytes (default 1 MiB)")
@@ -131,6 +131,9 @@ func (a *app) worker(ctx context.Context, f workerFlags) error {
 	types, err := workerAgents(agents.Builtin(a.std.Exit, effects), f.types)
 	if err != nil {
 		return err
+	}
+	if f.tick == 0 && f.lease > 0 {
+		f.tick = min(time.Second, f.lease/3) // a short lease, as in a test, needs no flag more
 	}
 	rt, err := supervision.New(supervision.Config{
 		Stream: redisstream.New(rdb),
