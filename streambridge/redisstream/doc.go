@@ -14,6 +14,20 @@
 // Everything that looks before it acts is a Lua script (*.lua), because between the look and the act another node may
 // take the entry. Every script may be repeated after a lost reply: each says how.
 //
+// # Keys
+//
+// Those of package messages, and for the scripts alone, with the group's prefix:
+//
+//	saved          hash: stream NUL entry id → "<escaped task id>:<escaped unit>", of entries that a beat has copied into
+//	               the task's `…:body`; a week after the last copy it goes
+//	settled:<id>   how a dead letter was settled, for a minute, so that a lost reply can be repeated
+//	meta           pulse, calm_until (ms); low, the id below which the group has acknowledged everything; epoch, another one
+//	               after each loss of the group; missed, how many entries were trimmed undelivered; cursor, of the look
+//	               through saved; hole and pass, of the deletion behind slow entries
+//	consumer:<n>   inc, client (CLIENT ID of its reader), beat; left instead of inc after a release
+//	life:<inc>     tick, consumer, types (netstrings), host, pid; trial and trial_until are the state store's
+//	node:<inc>     the consumer's name
+//
 // # Connections
 //
 // The client given to New is the user's and is never closed. A read that blocks holds a connection and does not heed

@@ -2,7 +2,7 @@ package redisstream_test
 
 import (
 	"context"
-	"fmt"
+	"errors"
 	"strconv"
 	"testing"
 	"time"
@@ -85,7 +85,7 @@ func (f *fixture) streams() []string { return []string{f.keys.Stream, f.keys.Inb
 func (f *fixture) age(d time.Duration, consumer string) {
 	f.t.Helper()
 	err := ageScript.Run(ctx, f.rdb, f.streams(), f.keys.Prefix, f.names.Group, d.Milliseconds(), consumer).Err()
-	if err != redis.Nil {
+	if !errors.Is(err, redis.Nil) {
 		require.NoError(f.t, err)
 	}
 }
@@ -129,7 +129,7 @@ func (f *fixture) Group(name string) func() {
 		got, err := f.rdb.XReadGroup(ctx, &redis.XReadGroupArgs{
 			Group: name, Consumer: "other", Streams: []string{f.keys.Stream, ">"}, Count: 100_000, Block: -1,
 		}).Result()
-		if err == redis.Nil {
+		if errors.Is(err, redis.Nil) {
 			return
 		}
 		require.NoError(f.t, err)
@@ -266,7 +266,7 @@ func (f *fixture) Unit(taskID, unit string) streamtest.Unit {
 	}
 	if s := h[unitField(unit, "state")]; s != "" {
 		v, ok := messages.State_value["STATE_"+s]
-		require.True(f.t, ok, fmt.Sprintf("state %q", s))
+		require.True(f.t, ok, "state %q", s)
 		u.State = messages.State(v)
 	}
 	return u

@@ -71,6 +71,10 @@ func (s *Stream) giveLane(l *lane, failed bool) {
 	delete(s.lanes, l)
 	s.mu.Unlock()
 	l.close()
+	if cluster, ok := s.rdb.(*redis.ClusterClient); ok {
+		// The slot may have moved, which only a command through the cluster's own client would tell it.
+		cluster.ReloadState(context.Background())
+	}
 }
 
 func (s *Stream) newLane(ctx context.Context, b *binding) (*lane, error) {

@@ -129,8 +129,15 @@ func parseVersion(v string) (major, minor int) {
 func (b *binding) checkKeys(ctx context.Context) error {
 	k := b.keys
 	want := []struct{ key, kind string }{
-		{k.Stream, "stream"}, {k.Inbox(), "stream"}, {k.Dead(), "stream"}, {k.Due(), "zset"}, {k.Nodes(), "zset"},
-		{k.Meta(), "hash"}, {k.Counts(), "hash"}, {k.Prefix + "saved", "hash"}, {k.Consumer(b.node.Consumer), "hash"},
+		{k.Stream, "stream"},
+		{k.Inbox(), "stream"},
+		{k.Dead(), "stream"},
+		{k.Due(), "zset"},
+		{k.Nodes(), "zset"},
+		{k.Meta(), "hash"},
+		{k.Counts(), "hash"},
+		{k.Prefix + "saved", "hash"},
+		{k.Consumer(b.node.Consumer), "hash"},
 		{k.Types(), "set"},
 	}
 	kinds := make([]*redis.StatusCmd, len(want))

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -25,7 +26,8 @@ func (s *Stream) Read(ctx context.Context, count int, block time.Duration) ([]st
 	if s.lost.CompareAndSwap(true, false) {
 		return nil, fmt.Errorf("read %s: %w", b.keys.Stream, streambridge.ErrGroupLost)
 	}
-	if count < 1 || ctx.Err() != nil {
+	ended := func() bool { return ctx.Err() != nil }
+	if count < 1 || ended() {
 		return nil, nil
 	}
 	l, err := s.takeLane(ctx, b)
@@ -41,10 +43,13 @@ func (s *Stream) Read(ctx context.Context, count int, block time.Duration) ([]st
 			return nil, fmt.Errorf("read %s: %w", b.keys.Stream, err)
 		}
 		return entries, nil
-	case errors.Is(err, redis.Nil), ctx.Err() != nil:
+	case errors.Is(err, redis.Nil), ended():
 		return nil, nil
 	case groupGone(err):
-		return nil, s.heal(ctx, b, err)
+		if err = s.heal(ctx, b, err); ended() && !errors.Is(err, streambridge.ErrGroupLost) {
+			return nil, nil
+		}
+		return nil, err
 	default:
 		return nil, fmt.Errorf("read %s: %w", b.keys.Stream, err)
 	}
@@ -73,10 +78,7 @@ func groupGone(err error) bool {
 func (s *Stream) heal(ctx context.Context, b *binding, cause error) error {
 	epoch, err := b.run(ctx, healScript, b.streams(), b.keys.Prefix, b.names.Group, b.node.Incarnation)
 	if err != nil {
-		if ctx.Err() != nil {
-			return nil
-		}
-		return fmt.Errorf("make group %q of %s again after %q: %w", b.names.Group, b.keys.Stream, cause, err)
+		return fmt.Errorf("make group %q of %s again after %w: %w", b.names.Group, b.keys.Stream, cause, err)
 	}
 	s.notice(asString(epoch))
 	if s.lost.CompareAndSwap(true, false) {
@@ -114,8 +116,8 @@ func (b *binding) readReply(reply any) ([]streambridge.Entry, error) {
 			}
 		}
 	case []any:
-		for i := len(reply) - 1; i >= 0; i-- {
-			pair := asSlice(reply[i])
+		for _, v := range slices.Backward(reply) {
+			pair := asSlice(v)
 			if len(pair) != 2 {
 				return nil, fmt.Errorf("a stream of %d parts in the reply", len(pair))
 			}

@@ -86,7 +86,7 @@ func TestAMasterThatIsDemotedIsLeft(t *testing.T) {
 	}()
 	require.Eventually(t, func() bool { return blocked(t, f.rdb) == 1 }, 10*time.Second, time.Millisecond)
 	host, port, _ := net.SplitHostPort(second.Addr())
-	require.NoError(t, srv.Client().SlaveOf(ctx, host, port).Err())
+	require.NoError(t, srv.Client().ReplicaOf(ctx, host, port).Err())
 	select {
 	case err := <-failed:
 		require.NotErrorIs(t, err, streambridge.ErrGroupLost)
@@ -98,7 +98,7 @@ func TestAMasterThatIsDemotedIsLeft(t *testing.T) {
 	require.Error(t, err)
 	_, err = s.Tick(ctx, request(1))
 	require.Error(t, err)
-	require.NoError(t, srv.Client().SlaveOf(ctx, "no", "one").Err())
+	require.NoError(t, srv.Client().ReplicaOf(ctx, "no", "one").Err())
 	// What the other master did not have is gone.
 	require.Eventually(t, func() bool {
 		_, err = s.Read(ctx, 1, time.Millisecond)
