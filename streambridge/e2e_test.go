@@ -258,6 +258,7 @@ func TestADrainHandsOverAtOnce(t *testing.T) {
 		defer cancel()
 		require.ErrorIs(t, a.bridge.Drain(ctx), streambridge.ErrUnfinished)
 		gone := time.Now()
+		synctest.Wait()
 		assert.Equal(t, 100, a.told(messages.CancelCause_CANCEL_CAUSE_DRAINING))
 		for b.bridge.Stats().Claimed < 100 {
 			time.Sleep(50 * time.Millisecond)
