@@ -50,7 +50,7 @@ func Decode(fields []Pair, from Ref, opts DecodeOptions) (task *Task, wake uint6
 	if err := d.read(fields, opts); err != nil {
 		return nil, d.wake, err
 	}
-	if err := d.identify(from, opts); err != nil {
+	if err := d.identify(opts); err != nil {
 		return nil, d.wake, err
 	}
 	return d.task, d.wake, nil
@@ -202,7 +202,7 @@ func (d *decoder) field(f Pair) error {
 	return nil
 }
 
-func (d *decoder) identify(from Ref, opts DecodeOptions) error {
+func (d *decoder) identify(opts DecodeOptions) error {
 	t := d.task
 	if t.Type == "" {
 		if d.seen == 0 {
@@ -225,7 +225,7 @@ func (d *decoder) identify(from Ref, opts DecodeOptions) error {
 	case opts.HashIdentity:
 		t.TaskId = "h-" + WorkHash(t.Type+"\x00"+t.Source, t.Payload)
 	default:
-		t.TaskId = from.ID
+		t.TaskId = t.Origin // the producer's entry, also after Weir moved it
 	}
 	return nil
 }

@@ -115,3 +115,15 @@ func WorkHash(agentType string, payload []byte) string {
 	_, _ = d.Write(payload)
 	return fmt.Sprintf("%016x", d.Sum64())
 }
+
+// ProducerFields returns the fields without the control fields that Weir puts in front of what it moves.
+func ProducerFields(fields []Pair) []Pair {
+	rest := fields
+	if len(rest) > 0 && rest[0].Name == ControlID {
+		rest = rest[1:]
+	}
+	if len(rest) > 1 && rest[0].Name == ControlOrigin && rest[1].Name == ControlWake {
+		return rest[2:]
+	}
+	return fields
+}

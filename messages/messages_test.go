@@ -216,3 +216,14 @@ func TestEscapedPartsNeverMeet(t *testing.T) {
 	require.NotEqual(t, messages.EffectKey("a:b", "", "c"), messages.EffectKey("a", "", "b:c"))
 	require.NotEqual(t, messages.EffectKey("a", "b", "c"), messages.EffectKey("a", "", "b:c"))
 }
+
+func TestAMovedEntryKeepsTheIdentityOfTheProducersEntry(t *testing.T) {
+	moved := pairs("weir.origin", "7-9", "weir.wake", "0", "type", "x")
+	task, _, err := messages.Decode(moved, messages.Ref{ID: "8-0"}, messages.DecodeOptions{Inbox: true})
+	require.NoError(t, err)
+	require.Equal(t, "7-9", task.GetTaskId())
+	require.Equal(t, pairs("type", "x"), messages.ProducerFields(pairs("weir.id", "a", "weir.origin", "7-9", "weir.wake", "0", "type", "x")))
+	require.Equal(t, pairs("type", "x"), messages.ProducerFields(moved))
+	own := pairs("type", "x", "weir.id", "a", "weir.origin", "b", "weir.wake", "c")
+	require.Equal(t, own, messages.ProducerFields(own), "only what Weir puts in front")
+}

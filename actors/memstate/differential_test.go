@@ -212,7 +212,7 @@ func draw(t *rapid.T) move {
 	case "lose":
 		do = func(s *side) any {
 			s.lose()
-			return sweep(s, node, streambridge.TickRequest{StrayAfter: time.Hour, DeadTTL: time.Hour})
+			return nil
 		}
 	}
 	return move{kind, do}

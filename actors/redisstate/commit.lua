@@ -144,7 +144,8 @@ else
 	end
 	if to == 'FAILED' then
 		redis.call('HSET', task, u .. 'reason', reason)
-		local held = redis.call('XPENDING', KEYS[2], ARGV[12], ARGV[4], ARGV[4], 1)
+		-- The group may have vanished while the records stayed: an error here would leave a half-written end.
+		local held = redis.pcall('XPENDING', KEYS[2], ARGV[12], ARGV[4], ARGV[4], 1)
 		letter(P, now, tonumber(ARGV[18]), {reason = reason, detail = detail ~= '' and detail or error_text, stream = KEYS[2],
 			entry = ARGV[4], deliveries = held[1] and held[1][4], wake = redis.call('HGET', task, u .. 'wake') or 0,
 			task_id = unescape(eid), unit = unescape(eunit), type = ARGV[11]}, flat)

@@ -93,7 +93,7 @@ func (l *Letter) message(id entryID) *messages.DeadLetter {
 		Id: id.String(), Reason: l.Reason, Detail: l.Detail, TaskId: l.TaskID, Unit: l.Unit, Type: l.Type, AtMs: id.ms,
 		Entry: &messages.Entry{Stream: l.Stream, Id: l.ID, Deliveries: l.Deliveries, Wake: l.Wake},
 	}
-	for _, f := range l.Fields {
+	for _, f := range messages.ProducerFields(l.Fields) {
 		m.Fields = append(m.Fields, &messages.Field{Name: []byte(f.Name), Value: []byte(f.Value)})
 		m.Entry.Size += int64(len(f.Name) + len(f.Value))
 	}

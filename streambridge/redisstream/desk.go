@@ -147,7 +147,7 @@ func readLetter(m redis.XMessage) (*messages.DeadLetter, error) {
 			Stream: get("stream"), Id: get("entry"), Deliveries: number("deliveries"), Wake: uint64(max(number("wake"), 0)),
 		},
 	}
-	for _, f := range fields {
+	for _, f := range messages.ProducerFields(fields) {
 		l.Fields = append(l.Fields, &messages.Field{Name: []byte(f.Name), Value: []byte(f.Value)})
 		l.Entry.Size += int64(len(f.Name) + len(f.Value))
 	}

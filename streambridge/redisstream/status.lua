@@ -49,9 +49,10 @@ states[#states + 1] = tonumber(redis.call('HGET', P .. 'counts', 'succeeded') or
 local unserved, theirs = {}, {}
 local types = redis.call('SMEMBERS', P .. 'types')
 if #types > 0 then
-  for _, c in ipairs(consumers) do
-    if c[3] == 1 then
-      for _, t in ipairs(unpack_fields(redis.call('HGET', P .. 'life:' .. c[2], 'types') or '')) do theirs[t] = true end
+  -- By the nodes, not by the consumers: a node has none in a group that was just made again.
+  for _, inc in ipairs(redis.call('ZRANGE', P .. 'nodes', 0, -1)) do
+    if calm or redis.call('EXISTS', P .. 'node:' .. inc) == 1 then
+      for _, t in ipairs(unpack_fields(redis.call('HGET', P .. 'life:' .. inc, 'types') or '')) do theirs[t] = true end
     end
   end
   for _, t in ipairs(types) do
