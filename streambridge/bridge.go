@@ -182,8 +182,10 @@ func (b *Bridge) settleDown(ctx context.Context, drained <-chan struct{}) error 
 }
 
 func (b *Bridge) flush(ctx context.Context) error {
-	if b.Err() != nil {
+	select {
+	case <-b.failed:
 		return nil // the loops have ended
+	default:
 	}
 	if err := errors.Join(b.acker.box.empty(ctx), b.burier.box.empty(ctx)); err != nil {
 		return fmt.Errorf("drain: %d acknowledgements and %d dead letters could not be written: %w",
