@@ -4,20 +4,17 @@
 //
 // # The life of an entry
 //
-//	            ┌────────────── stream ──────────────┐
-//	new (Read)  │  of a dead node (Tick)   stray (Tick)
-//	            └──────────────────┬─────────────────┘
-//	                            decode
-//	    no task │                  │ a task            │ its agent is not here
-//	            │               waiting  one task, one actor, in the order of ids
-//	            │                  │ Assign            │
-//	            │               assigned               │
-//	            │    ┌─────────────┼───────────┬───────┼──────────┐
-//	            │    │ Done BURY   │ Done ACK  │ Done MOVED, DROP │ Beat.Lost, Gone
-//	            ▼    ▼             ▼           │       ▼          ▼
-//	           burying           acking        │     moving     ghost  until its agent answers
-//	            │ dead letter      │ XACK      │       │ type stream
-//	            └──────────────────┴───────────┴───────┴──────────► forgotten
+//	new (Read)    of a dead node (Tick)    stray (Tick)
+//	     └──────────────────┬───────────────────┘
+//	                     decode ───── no task ───────► burying ── dead letter ──┐
+//	                        │  └───── not our agent ─► moving ─── type stream ──┤
+//	                     waiting    one task, one actor, in the order of ids    │
+//	                        │ Assign                                            │
+//	                     assigned ─── Done BURY ─────► burying ── dead letter ──┤
+//	                        │  │ └─── Done ACK ──────► acking ─── XACK ─────────┤
+//	                        │  └───── Done MOVED, Done DROP ────────────────────┤
+//	  Beat.Lost, Beat.Gone, │                                                   ▼
+//	  a lease of silence    └───────► ghost, until its agent answers ──────► forgotten
 //
 // An entry spends credits, by count and by bytes, until it is forgotten; what is claimed from dead nodes spends them too.
 // Without credits nothing is read. What was forgotten and is pending with us all the same (a reply got lost, an agent said
