@@ -196,7 +196,7 @@ func TestTheWrongServer(t *testing.T) {
 		{"evicting", []string{"WEIR_REDIS=" + evicting.URL()}, "noeviction", "worker"},
 		{"wrong key", []string{"WEIR_REDIS=" + wrongKey.srv.URL(), "WEIR_STREAM=" + wrongKey.stream}, "stream", "worker submit status task dead"},
 	} {
-		for _, name := range strings.Fields(c.cmds) {
+		for name := range strings.FieldsSeq(c.cmds) {
 			args := map[string][]string{
 				"worker": {"worker", "--log-level", "off"}, "submit": {"submit", "--type", "noop"}, "status": {"status"},
 				"task": {"task", "x"}, "dead": {"dead", "list"},
@@ -287,10 +287,18 @@ func TestTheRedisThatIsMeant(t *testing.T) {
 	}
 }
 
-func TestUnknownTask(t *testing.T) {
+func TestALookMakesNothing(t *testing.T) {
 	s := newSite(t)
+	st := data[status](s, "status")
+	require.Equal(t, s.stream, st.Stream)
+	require.Zero(t, st.Length)
+	require.Empty(t, data[letters](s, "dead", "list").Letters)
 	o := s.run("task", "nobody")
 	require.Equal(t, 1, o.code)
 	require.Contains(t, o.err, `no task "nobody" is known`)
-	require.NotContains(t, s.srv.Client().Keys(t.Context(), "*").Val(), s.stream, "a look makes nothing")
+	require.Empty(t, s.srv.Client().Keys(t.Context(), "*"+s.stream+"*").Val())
+
+	s.xadd("task_id", "x", "type", "echo")
+	require.EqualValues(t, 1, data[status](s, "status").Lag)
+	require.Contains(t, s.ok("status"), "no consumers")
 }

@@ -157,7 +157,6 @@ type proc struct {
 	cmd *exec.Cmd
 
 	mu    sync.Mutex
-	out   []string
 	errs  bytes.Buffer
 	lines chan string
 	done  chan struct{}

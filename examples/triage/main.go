@@ -51,7 +51,7 @@ func run(ctx context.Context, out io.Writer, getenv func(string) string) error {
 
 	url, key := getenv("OPENAI_BASE_URL"), getenv("OPENAI_API_KEY")
 	if url == "" {
-		local, err := chatserver.Start()
+		local, err := chatserver.Start() //nolint:contextcheck // it lives until Close
 		if err != nil {
 			return err
 		}
@@ -105,7 +105,6 @@ func triageAll(ctx context.Context, out io.Writer, client *actors.Client, report
 		tasks = append(tasks, t)
 	}
 	table := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
-	defer table.Flush()
 	fmt.Fprintln(table, "REPORT\tINTENT\tSIMILAR\tREPLY")
 	for n, t := range tasks {
 		res, err := actors.Result[triage.Result](ctx, t)
@@ -114,7 +113,7 @@ func triageAll(ctx context.Context, out io.Writer, client *actors.Client, report
 		}
 		fmt.Fprintf(table, "%s\t%s\t%s\t%s\n", res.ID, res.Intent, strings.Join(res.Similar, " "), start(res.Reply, 60))
 	}
-	return nil
+	return table.Flush()
 }
 
 // start is the beginning of text, at most n characters.

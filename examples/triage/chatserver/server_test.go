@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
-	"errors"
 	"io"
 	"net/http"
 	"strings"
@@ -241,6 +240,6 @@ func TestLatencyEndsWithTheCaller(t *testing.T) {
 			cancel() // the next token would take an hour
 		}
 	}
-	require.True(t, errors.Is(stream.Err(), context.Canceled), "%v", stream.Err())
+	require.ErrorIs(t, stream.Err(), context.Canceled)
 	cancel()
 }

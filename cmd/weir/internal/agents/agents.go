@@ -34,7 +34,7 @@ func Builtin(exit func(code int), effects *Effects) actors.Agents {
 		"sleep": actors.Func(sleep),
 		"fail":  actors.Func(fail),
 		"panic": actors.Func(panics),
-		"exit":  actors.Func(func(c *actors.Context, m exitMessage) (actors.None, error) { return nil, ends(c, m, exit) }),
+		"exit":  actors.Func(exiter(exit).handle),
 	}
 	if effects != nil {
 		agents["effect"] = actors.Func(effects.handle)
@@ -142,14 +142,17 @@ type exitMessage struct {
 
 var errStillHere = errors.New("the process did not end")
 
-func ends(c *actors.Context, m exitMessage, exit func(int)) error {
+// exiter ends the process.
+type exiter func(code int)
+
+func (exit exiter) handle(c *actors.Context, m exitMessage) (actors.None, error) {
 	code, ms := or(m.Code, crashCode), or(m.AfterMS, 0)
 	if code < 0 || code > 255 || ms < 0 {
-		return actors.Reject(fmt.Errorf("code (%d) must be 0 to 255 and after_ms (%d) at least 0", code, ms))
+		return nil, actors.Reject(fmt.Errorf("code (%d) must be 0 to 255 and after_ms (%d) at least 0", code, ms))
 	}
 	if err := pause(c.Context(), time.Duration(ms)*time.Millisecond); err != nil {
-		return err
+		return nil, err
 	}
 	exit(code)
-	return errStillHere
+	return nil, errStillHere
 }

@@ -61,9 +61,7 @@ func TestSmallOnes(t *testing.T) {
 
 func TestExit(t *testing.T) {
 	code := -1
-	exits := func(c *actors.Context, m exitMessage) (actors.None, error) {
-		return nil, ends(c, m, func(n int) { code = n })
-	}
+	exits := exiter(func(n int) { code = n }).handle
 	_, err := actorstest.Call(actorstest.New(t), exits, exitMessage{})
 	require.ErrorIs(t, err, errStillHere)
 	require.Equal(t, 137, code)

@@ -46,18 +46,7 @@ func RunParked(ctx context.Context, rdb *redis.Client, n int, progress func(stri
 	var inside atomic.Int64
 	cfg := config(rdb, names, n)
 	cfg.Grace = -1 // they would sleep for an hour
-	cfg.Agents = actors.Agents{"sleep": actors.Func(func(c *actors.Context, _ actors.Raw) (actors.None, error) {
-		ctx := c.Context()
-		sleep := time.NewTimer(time.Hour)
-		defer sleep.Stop()
-		inside.Add(1)
-		select {
-		case <-sleep.C:
-			return nil, nil
-		case <-ctx.Done():
-			return nil, context.Cause(ctx)
-		}
-	})}
+	cfg.Agents = actors.Agents{"sleep": actors.Func((&sleeper{&inside}).handle)}
 	began := time.Now()
 	node, err := startNode(ctx, cfg)
 	if err != nil {
@@ -84,6 +73,22 @@ func RunParked(ctx context.Context, rdb *redis.Client, n int, progress func(stri
 	runtime.ReadMemStats(&mem)
 	p.Heap = mem.HeapAlloc
 	return p, errors.Join(err, look)
+}
+
+// sleeper counts those that are in its handler.
+type sleeper struct{ inside *atomic.Int64 }
+
+func (s *sleeper) handle(c *actors.Context, _ actors.Raw) (actors.None, error) {
+	ctx := c.Context()
+	sleep := time.NewTimer(time.Hour)
+	defer sleep.Stop()
+	s.inside.Add(1)
+	select {
+	case <-sleep.C:
+		return nil, nil
+	case <-ctx.Done():
+		return nil, context.Cause(ctx)
+	}
 }
 
 // residentBytes is this process's resident memory.

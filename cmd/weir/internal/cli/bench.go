@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -142,11 +143,11 @@ func (a *app) showBench(r bench.Report) error {
 		name string
 		rate bench.Rate
 	}{{"floor", r.Floor}, {"no-op tasks", r.Noop}, {"three-step tasks", r.Steps}} {
-		rounds := ""
-		for _, v := range l.rate.Rounds {
-			rounds += count(int64(v)) + "  "
+		rounds := make([]string, len(l.rate.Rounds))
+		for i, v := range l.rate.Rounds {
+			rounds[i] = count(int64(v))
 		}
-		row(w, l.name, count(int64(l.rate.Median)), fmt.Sprintf("%.2f", l.rate.OfFloor), rounds)
+		row(w, l.name, count(int64(l.rate.Median)), fmt.Sprintf("%.2f", l.rate.OfFloor), strings.Join(rounds, "  "))
 	}
 	if err := w.Flush(); err != nil {
 		return err

@@ -176,12 +176,12 @@ func TestStatesInOrder(t *testing.T) {
 		statesInOrder(map[string]int64{"A_NEW_ONE": 1, "SUCCEEDED": 1, "CANCELLED": 1, "PENDING": 1, "RUNNING": 1}))
 }
 
-func TestAtLeast(t *testing.T) {
-	require.True(t, atLeast("7.0.15", 6, 2))
-	require.True(t, atLeast("6.2.0", 6, 2))
-	require.False(t, atLeast("6.0.9", 6, 2))
-	require.False(t, atLeast("5.0", 6, 2))
-	require.False(t, atLeast("", 6, 2))
+func TestUsable(t *testing.T) {
+	require.True(t, usable("7.0.15"))
+	require.True(t, usable("6.2.0"))
+	require.False(t, usable("6.0.9"))
+	require.False(t, usable("5.0"))
+	require.False(t, usable(""))
 }
 
 func TestVersion(t *testing.T) {
@@ -203,7 +203,7 @@ func TestHealth(t *testing.T) {
 	s, err := startHealth("", nil)
 	require.NoError(t, err)
 	require.Empty(t, s.address())
-	require.NoError(t, s.close())
+	require.NoError(t, s.close(t.Context()))
 
 	rec := httptest.NewRecorder()
 	probe(fakeProber{ready: io.ErrUnexpectedEOF}.Ready)(rec, nil)
@@ -212,7 +212,7 @@ func TestHealth(t *testing.T) {
 
 	s, err = startHealth("127.0.0.1:0", fakeProber{})
 	require.NoError(t, err)
-	defer func() { require.NoError(t, s.close()) }()
+	defer func() { require.NoError(t, s.close(t.Context())) }()
 	_, err = startHealth(s.address(), fakeProber{})
 	require.ErrorContains(t, err, "listen for health checks")
 }

@@ -39,8 +39,7 @@ func redisOptions(rawURL string) (*redis.Options, error) {
 	}
 	opts, err := redis.ParseURL(rawURL)
 	if err != nil {
-		var bad *url.Error
-		if errors.As(err, &bad) {
+		if bad, ok := errors.AsType[*url.Error](err); ok {
 			err = bad.Err
 		}
 		return nil, usagef("--redis, or $REDIS_URL, is not a usable URL: %w", err)

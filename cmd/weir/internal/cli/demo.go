@@ -71,7 +71,7 @@ func (a *app) demo(ctx context.Context, f demoFlags) (err error) {
 	}
 	defer func() { err = errors.Join(err, b.close()) }()
 	story.tell("runs on", "%s", b.text)
-	model, err := chatserver.Start(chatserver.WithLatency(demoThink, demoToken))
+	model, err := chatserver.Start(chatserver.WithLatency(demoThink, demoToken)) //nolint:contextcheck // it lives until Close
 	if err != nil {
 		return err
 	}

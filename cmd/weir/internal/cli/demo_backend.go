@@ -82,7 +82,7 @@ func privateBackend(ctx context.Context) (*demoBackend, string) {
 		return nil, "the redis-server on PATH did not start: " + first
 	}
 	version, err := redisVersion(ctx, srv.Client())
-	if err != nil || !atLeast(version, 6, 2) {
+	if err != nil || !usable(version) {
 		_ = srv.Close()
 		return nil, "the redis-server on PATH is " + cmp.Or(version, "of an unknown version") + ", and 6.2 is needed"
 	}
@@ -112,15 +112,15 @@ func redisVersion(ctx context.Context, rdb *redis.Client) (string, error) {
 	return info["Server"]["redis_version"], nil
 }
 
-// atLeast compares the first two parts of a version.
-func atLeast(version string, major, minor int) bool {
+// usable says whether the version is at least 6.2.
+func usable(version string) bool {
 	parts := strings.SplitN(version, ".", 3)
 	if len(parts) < 2 {
 		return false
 	}
 	x, _ := strconv.Atoi(parts[0])
 	y, _ := strconv.Atoi(parts[1])
-	return x > major || x == major && y >= minor
+	return x > 6 || x == 6 && y >= 2
 }
 
 // forgetStream removes a stream and all that its groups keep beside it.

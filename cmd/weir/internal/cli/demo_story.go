@@ -251,7 +251,7 @@ func (d demoSummary) show(out io.Writer) {
 func wrap(text string, width int) string {
 	var b strings.Builder
 	col := 0
-	for _, word := range strings.Fields(text) {
+	for word := range strings.FieldsSeq(text) {
 		n := len([]rune(word))
 		switch {
 		case col == 0:

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"os"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -82,7 +83,12 @@ func (d *desk) openWindow(ctx context.Context) (*window, error) {
 	}); ok {
 		return w, b.Bind(d.names)
 	}
-	// The stream has no other way in than to join for as long as the look takes.
+	// The stream has no other way in than to join for as long as the look takes. Joining makes a group that is missing,
+	// which nobody asked for who only looks.
+	if there, err := d.hasGroup(ctx); err != nil || !there {
+		w.Upkeep = noGroup{d}
+		return w, err
+	}
 	var id [8]byte
 	_, _ = rand.Read(id[:]) // never fails
 	host, _ := os.Hostname()
@@ -95,6 +101,46 @@ func (d *desk) openWindow(ctx context.Context) (*window, error) {
 		return nil, errors.Join(err, s.Close())
 	}
 	return w, nil
+}
+
+// hasGroup reports whether the group is there.
+func (d *desk) hasGroup(ctx context.Context) (bool, error) {
+	groups, err := d.rdb.XInfoGroups(ctx, d.names.Stream).Result()
+	if err != nil && strings.Contains(err.Error(), "no such key") {
+		return false, nil
+	}
+	if err != nil {
+		return false, fmt.Errorf("look for the groups of stream %q: %w", d.names.Stream, err)
+	}
+	return slices.ContainsFunc(groups, func(g redis.XInfoGroup) bool { return g.Name == d.names.Group }), nil
+}
+
+// noGroup is the upkeep of a group that nobody has joined yet.
+type noGroup struct{ d *desk }
+
+func (n noGroup) Status(ctx context.Context) (streambridge.Status, error) {
+	length, err := n.d.rdb.XLen(ctx, n.d.names.Stream).Result()
+	if err != nil {
+		return streambridge.Status{}, fmt.Errorf("status of stream %q: %w", n.d.names.Stream, err)
+	}
+	return streambridge.Status{
+		Stream: n.d.names.Stream, Group: n.d.names.Group, Length: length, Lag: length,
+		States: map[string]int64{"PENDING": length},
+	}, nil
+}
+
+func (noGroup) Tick(context.Context, streambridge.TickRequest) (streambridge.Tick, error) {
+	return streambridge.Tick{}, streambridge.ErrNotOpen
+}
+
+func (noGroup) Letters(context.Context, string, int) ([]*messages.DeadLetter, error) { return nil, nil }
+
+func (noGroup) Letter(context.Context, string) (*messages.DeadLetter, error) {
+	return nil, streambridge.ErrNoLetter
+}
+
+func (noGroup) Settle(context.Context, string, streambridge.Settlement) error {
+	return streambridge.ErrNoLetter
 }
 
 // Status is the group's, without this look at it.

@@ -59,8 +59,7 @@ func fromEnvironment(fs *pflag.FlagSet, getenv func(string) string) error {
 
 // flagCause drops what pflag says about the flag: the variable is named already.
 func flagCause(err error) error {
-	var invalid *pflag.InvalidValueError
-	if errors.As(err, &invalid) {
+	if invalid, ok := errors.AsType[*pflag.InvalidValueError](err); ok {
 		return fmt.Errorf("invalid value %q: %w", invalid.GetValue(), errors.Unwrap(err))
 	}
 	return err

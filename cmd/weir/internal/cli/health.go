@@ -63,11 +63,11 @@ func (s *healthServer) address() string {
 }
 
 // close stops it, after the runtime: until then it says that it drains.
-func (s *healthServer) close() error {
+func (s *healthServer) close(ctx context.Context) error {
 	if s == nil {
 		return nil
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
+	ctx, cancel := context.WithTimeout(ctx, time.Second)
 	defer cancel()
 	if err := s.http.Shutdown(ctx); err != nil {
 		_ = s.http.Close()

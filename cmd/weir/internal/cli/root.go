@@ -44,7 +44,7 @@ var errSilent = errors.New("failed")
 func Main(ctx context.Context, std Std, args []string) int {
 	ctx, stop := withSignals(ctx, std)
 	defer stop()
-	root := newRoot(std)
+	root := newRoot(std) //nolint:contextcheck // commands get it from ExecuteContextC
 	root.SetArgs(args)
 	cmd, err := root.ExecuteContextC(ctx)
 	if err == nil {

@@ -35,6 +35,12 @@ SUCCEEDED is a running total; the other states count what is in them now.`,
 			if err != nil {
 				return err
 			}
+			if s.Consumers == nil {
+				s.Consumers = []streambridge.Consumer{} // a list in JSON, also when it is empty
+			}
+			if s.Unserved == nil {
+				s.Unserved = []string{}
+			}
 			if a.json {
 				return a.printJSON(s)
 			}

@@ -75,8 +75,10 @@ Agent types and their payloads (a member that is left out has the value shown):
 	fs.BoolVar(&f.logJSON, "log-json", false, "log in JSON")
 	fs.StringVar(&f.health, "health", "", "address for /livez and /readyz, such as :8080 (default none)")
 	fs.BoolVar(&f.index, "index", false, "list SUCCEEDED tasks by state too, at the price of a write a task")
-	for _, name := range []string{"consumer", "types", "lease", "beat", "tick", "max-deliveries", "max-in-flight", "max-payload",
-		"restarts", "grace", "log-level", "log-json", "health", "index"} {
+	for _, name := range []string{
+		"consumer", "types", "lease", "beat", "tick", "max-deliveries", "max-in-flight", "max-payload",
+		"restarts", "grace", "log-level", "log-json", "health", "index",
+	} {
 		env(fs, name)
 	}
 	return cmd
@@ -151,7 +153,7 @@ func (a *app) worker(ctx context.Context, f workerFlags) error {
 		return err
 	}
 	err = a.runWorker(ctx, rt, health.address())
-	return errors.Join(err, health.close())
+	return errors.Join(err, health.close(context.WithoutCancel(ctx)))
 }
 
 // watchedState tells of each confirmed commit before the runtime learns of it.
