@@ -8,6 +8,7 @@ import (
 	"net/url"
 	"os"
 	"os/exec"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -324,4 +325,11 @@ func (s *site) stat(section, name string) int64 {
 	_, err = fmt.Sscan(rest, &n)
 	require.NoError(s.t, err)
 	return n
+}
+
+func itoa(n int) string { return strconv.Itoa(n) }
+
+// xadd is an entry as any producer writes it: names and values in turn.
+func xadd(stream string, fields ...string) *redis.XAddArgs {
+	return &redis.XAddArgs{Stream: stream, Values: fields}
 }
