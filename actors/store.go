@@ -122,7 +122,7 @@ type Commit struct {
 
 // StateStore keeps what tasks have done: the hot path. Adapters: redisstate, memstate. Every write is one atomic
 // script and may be repeated after a lost reply. Methods may be called from any number of goroutines; those of running
-// agents share pipelines.
+// agents share pipelines. A method returns within seconds also when its server does not answer: callers repeat it.
 type StateStore interface {
 	// Bind names the group this store serves; no I/O. It refuses names that cannot be keys, and other names than before.
 	Bind(names Names) error

@@ -73,7 +73,7 @@ func (a activation) begin(ctx context.Context) (actors.Begun, error) {
 		Activation: a.assign.GetActivation(), Crash: a.assign.GetCrash(), MaxDeliveries: a.cfg.MaxDeliveries,
 	}
 	for try := 0; ; try++ {
-		begun, err := withTimeout(ctx, func(ctx context.Context) (actors.Begun, error) { return a.cfg.State.Begin(ctx, req) })
+		begun, err := a.cfg.State.Begin(ctx, req)
 		switch {
 		case err == nil && begun.Answer != actors.Later:
 			return begun, nil
@@ -147,7 +147,7 @@ func (a activation) commit(ctx context.Context, begun actors.Begun, v actors.Ver
 	}
 	c := a.outcome(begun, v)
 	for try := 0; ; try++ {
-		_, err := withTimeout(a.cfg.Hard, func(ctx context.Context) (struct{}, error) { return struct{}{}, a.cfg.State.Commit(ctx, c) })
+		err := a.cfg.State.Commit(a.cfg.Hard, c)
 		switch {
 		case err == nil:
 			a.cfg.Hooks.Ended(a.assign.GetTask(), c, time.Since(began))
@@ -165,8 +165,7 @@ func (a activation) commit(ctx context.Context, begun actors.Begun, v actors.Ver
 // release gives it back, and notes the same for units whose handlers have not returned by then.
 func (a activation) interrupt(begun actors.Begun, v actors.Verdict) *messages.Done {
 	c := a.outcome(begun, v)
-	_, err := withTimeout(a.cfg.Hard, func(ctx context.Context) (struct{}, error) { return struct{}{}, a.cfg.State.Commit(ctx, c) })
-	if err == nil {
+	if a.cfg.State.Commit(a.cfg.Hard, c) == nil {
 		a.cfg.Hooks.Ended(a.assign.GetTask(), c, 0)
 	}
 	return a.done(messages.Verdict_VERDICT_DROP)
@@ -189,13 +188,6 @@ func (a activation) bury(reason messages.Reason, detail string) *messages.Done {
 	d := a.done(messages.Verdict_VERDICT_BURY)
 	d.Reason, d.Detail = reason, detail
 	return d
-}
-
-// withTimeout bounds one try.
-func withTimeout[T any](ctx context.Context, f func(context.Context) (T, error)) (T, error) {
-	ctx, cancel := context.WithTimeout(ctx, commitTimeout)
-	defer cancel()
-	return f(ctx)
 }
 
 // pause waits; false means that ctx ended first.

@@ -3,7 +3,6 @@ package agentactor
 import (
 	"context"
 	"fmt"
-	"time"
 
 	"github.com/asynkron/protoactor-go/actor"
 
@@ -87,7 +86,7 @@ func (a *agent) start(c actor.Context, m *messages.Assign) {
 	if a.assign != nil {
 		panic("a second assignment for one agent actor")
 	}
-	ctx, cancel := context.WithCancelCause(context.WithoutCancel(a.cfg.Hard))
+	ctx, cancel := context.WithCancelCause(context.Background())
 	a.assign, a.cancel = m, cancel
 	self, root := c.Self(), c.ActorSystem().Root
 	a.low = newLowRoad(a.cfg, m, func(h handOver) { root.Send(self, h) })
@@ -128,6 +127,3 @@ func (a *agent) end() {
 		a.cancel(context.Canceled)
 	}
 }
-
-// commitTimeout bounds one try of Begin or Commit: a store that does not answer is asked again.
-const commitTimeout = 10 * time.Second

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"github.com/redis/go-redis/v9"
 )
@@ -30,10 +31,22 @@ type call struct {
 	args   []any // "evalsha", sha, number of keys, keys, arguments; [1] is set when it is sent
 	size   int   // bytes of the arguments, about
 	taken  atomic.Int32
-	done   chan struct{}
+	done   chan struct{} // gets one value with the reply
 	reply  any
 	err    error
 }
+
+// calls are used again once their caller has the reply: each would otherwise be the largest piece of garbage of a task.
+var calls = sync.Pool{New: func() any { return &call{args: make([]any, 0, 24), done: make(chan struct{}, 1)} }}
+
+// timers bound how long a call waits, at a fraction of what a context with a deadline costs.
+var timers = sync.Pool{New: func() any { return time.NewTimer(replyTimeout) }}
+
+// replyTimeout is how long a call waits for its reply where the client has no timeouts of its own, as with a server that
+// takes connections and does not answer. The call may have run; every script may be repeated.
+const replyTimeout = 10 * time.Second
+
+var errNoReply = fmt.Errorf("no reply within %s", replyTimeout)
 
 const (
 	callWaits = iota
@@ -70,13 +83,29 @@ func (b *batcher) do(ctx context.Context, s *script, keys []string, args ...any)
 	if !b.add(c) {
 		return nil, ErrClosed
 	}
+	timer := timers.Get().(*time.Timer)
+	timer.Reset(replyTimeout)
+	defer timers.Put(timer)
+	defer timer.Stop()
 	select {
 	case <-c.done:
-		return c.reply, c.err
+		reply, err := c.reply, c.err
+		c.recycle() // the lane is through with it; one that was given up is the lane's for ever
+		return reply, err
 	case <-ctx.Done():
 		c.taken.CompareAndSwap(callWaits, callAbandoned)
 		return nil, context.Cause(ctx)
+	case <-timer.C:
+		c.taken.CompareAndSwap(callWaits, callAbandoned)
+		return nil, errNoReply
 	}
+}
+
+func (c *call) recycle() {
+	clear(c.args)
+	c.args, c.script, c.size, c.reply, c.err = c.args[:0], nil, 0, nil, nil
+	c.taken.Store(callWaits)
+	calls.Put(c)
 }
 
 // inOrder runs calls in a pipeline of their own: lanes overtake each other.
@@ -94,7 +123,8 @@ func (b *batcher) inOrder(ctx context.Context, calls []*call) error {
 }
 
 func newCall(s *script, keys []string, args []any) *call {
-	c := &call{script: s, args: make([]any, 0, 3+len(keys)+len(args)), done: make(chan struct{})}
+	c := calls.Get().(*call)
+	c.script = s
 	c.args = append(c.args, "evalsha", "", len(keys))
 	for _, k := range keys {
 		c.args = append(c.args, k)
@@ -228,7 +258,7 @@ func (b *batcher) exec(ctx context.Context, batch []*call, flags, texts bool) (u
 
 func (c *call) finish(reply any, err error) {
 	c.reply, c.err = reply, err
-	close(c.done)
+	c.done <- struct{}{}
 }
 
 // once is a command that go-redis does not send a second time by itself: who called decides.
