@@ -22,6 +22,7 @@ type agents struct {
 	log      hclog.Logger
 	events   func(Event)
 	counts   *counters
+	fault    func(error) // a panic of its own
 
 	bridge     *actor.PID
 	activation uint64
@@ -48,6 +49,7 @@ type respawn struct{ h *hand }
 type stopAgents struct{}
 
 func (a *agents) Receive(c actor.Context) {
+	defer guard("agents", c, a.fault)
 	switch m := c.Message().(type) {
 	case *messages.Assign:
 		a.assign(c, m)

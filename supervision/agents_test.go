@@ -45,10 +45,10 @@ func newStage(t *testing.T, restarts Restarts, act script) *stage {
 	})
 	s.sup = s.system.Root.Spawn(actor.PropsFromProducer(func() actor.Actor {
 		return &agents{
-			props: child, restarts: restarts, log: hclog.NewNullLogger(), counts: &counters{}, events: func(e Event) { s.events <- e },
+			props: child, restarts: restarts, log: hclog.NewNullLogger(), counts: &counters{}, events: func(e Event) { s.events <- e }, fault: func(err error) { s.faults <- err },
 			tasks: map[string]*hand{}, pids: map[string]*hand{}, reasons: map[string]string{},
 		}
-	}, actor.WithReceiverMiddleware(guard("agents", func(err error) { s.faults <- err }))))
+	}))
 	s.bridge = s.system.Root.Spawn(actor.PropsFromFunc(func(c actor.Context) {
 		switch m := c.Message().(type) {
 		case *messages.Assign:

@@ -161,10 +161,10 @@ func (r *Runtime) spawnAgents(hard context.Context, system *actor.ActorSystem) *
 	})
 	return system.Root.Spawn(actor.PropsFromProducer(func() actor.Actor {
 		return &agents{
-			props: one, restarts: r.cfg.Restarts, log: r.log.Named("agents"), events: r.hub.publish, counts: &r.counts,
+			props: one, restarts: r.cfg.Restarts, log: r.log.Named("agents"), events: r.hub.publish, counts: &r.counts, fault: r.fail,
 			tasks: map[string]*hand{}, pids: map[string]*hand{}, reasons: map[string]string{},
 		}
-	}, actor.WithReceiverMiddleware(guard("agents", r.fail))))
+	}))
 }
 
 // wait blocks until the node should stop: nil for a drain, else why it failed.

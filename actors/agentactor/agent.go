@@ -12,19 +12,7 @@ import (
 
 // Props makes agent actors: each serves one assignment and is then stopped by its supervisor, its parent.
 func Props(cfg Config) *actor.Props {
-	return actor.PropsFromProducer(func() actor.Actor { return &agent{cfg: &cfg} }, actor.WithReceiverMiddleware(guard))
-}
-
-// guard keeps a panic in a life-cycle message from resurrecting the actor or wedging its parent. The others go on to the
-// supervisor, which stops the actor and replaces it.
-func guard(next actor.ReceiverFunc) actor.ReceiverFunc {
-	return func(c actor.ReceiverContext, env *actor.MessageEnvelope) {
-		switch env.Message.(type) {
-		case *actor.Stopping, *actor.Stopped, *actor.Restarting:
-			defer func() { _ = recover() }() // the actor ends either way
-		}
-		next(c, env)
-	}
+	return actor.PropsFromProducer(func() actor.Actor { return &agent{cfg: &cfg} })
 }
 
 // agent serves one assignment.
@@ -70,6 +58,8 @@ func (a *agent) Receive(c actor.Context) {
 			a.low.terminated(m.GetWho())
 		}
 	case *actor.Stopping:
+		// A panic in a life-cycle message would resurrect the actor; it ends either way.
+		defer func() { _ = recover() }()
 		a.end()
 	}
 }
