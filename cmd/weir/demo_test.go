@@ -52,6 +52,7 @@ func TestDemo(t *testing.T) {
 }
 
 func TestDemoForAPerson(t *testing.T) {
+	t.Parallel()
 	o := command(t, cleanEnv(), "", "demo")
 	require.Zero(t, o.code, o.err)
 	require.Empty(t, o.err)
@@ -65,6 +66,7 @@ func TestDemoForAPerson(t *testing.T) {
 }
 
 func TestDemoThatStaysUp(t *testing.T) {
+	t.Parallel()
 	s := newSite(t)
 	p := s.start("demo", "--keep", "--redis", s.srv.URL())
 	line := p.await("weir status")
@@ -105,6 +107,7 @@ func TestBench(t *testing.T) {
 }
 
 func TestBenchOfAnIdleNode(t *testing.T) {
+	t.Parallel()
 	s := newSite(t)
 	var idle struct {
 		PerSecond float64            `json:"commands_per_second"`
@@ -116,6 +119,7 @@ func TestBenchOfAnIdleNode(t *testing.T) {
 }
 
 func TestBenchOfParkedTasks(t *testing.T) {
+	t.Parallel()
 	s := newSite(t)
 	var p struct {
 		Tasks int   `json:"tasks"`

@@ -248,7 +248,7 @@ func TestEffectsHappenOnce(t *testing.T) {
 		return data[status](s, "status").States["SUCCEEDED"] == 4 && data[status](s, "status").Pending == 0
 	}
 	for start := 0; start < 8 && !done(); start++ {
-		w := s.worker("--lease", "1s", "--tick", "100ms", "--max-in-flight", "1", "--consumer", fmt.Sprintf("e%d", start))
+		w := s.start("worker", "--lease", "1s", "--tick", "100ms", "--max-in-flight", "1", "--consumer", fmt.Sprintf("e%d", start))
 		eventually(t, "all done, or the worker died", func() bool { return isDone(w) || done() })
 		if isDone(w) {
 			require.Equal(t, 137, w.end())
