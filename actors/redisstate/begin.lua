@@ -168,7 +168,8 @@ if state == 'RUNNING' and h[5] then
 			end
 		end
 	end
-elseif not state and too_often ~= '0' then
+elseif not state and not fence and too_often ~= '0' then
+	-- In a task of which something has begun, it waited for its turn while its nodes died: that proves nothing.
 	condemned = 'NEVER_BEGUN'
 	detail = 'delivered ' .. too_often .. ' times and never begun'
 end

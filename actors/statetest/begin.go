@@ -144,6 +144,13 @@ var beginCases = map[string]func(*testing.T, *rig){
 		require.NoError(t, err)
 		require.Equal(t, actors.Run, b.Answer)
 	},
+	"a unit that waited behind its task is not condemned for its deliveries": func(t *testing.T, r *rig) {
+		one := r.deliver(part("a", "1"), here)
+		r.commit(one.completed(one.run(), "1"))
+		two := r.deliver(part("a", "2"), here)
+		two.deliveries = 9
+		r.commit(two.completed(two.run(), "2"))
+	},
 	"a store that was wiped begins anew": func(t *testing.T, r *rig) {
 		w := r.deliver(newTask("a"), here)
 		b := w.run()
