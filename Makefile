@@ -27,6 +27,11 @@ test: deps ## vet and test everything with the race detector
 	go vet $(PKG)
 	go test -race -timeout 15m $(TESTFLAGS) $(PKG)
 
+.PHONY: polyglot
+polyglot: ## test the producers in other languages (installs Node.js if it is missing)
+	@.ci/need redis-server redis-cli gcc node npm
+	go test -race -tags polyglot ./examples/polyglot
+
 .PHONY: deps
 deps: ## install what the tests need and is missing: redis-server, a C compiler for the race detector
 	@.ci/need redis-server gcc
