@@ -1,5 +1,3 @@
-//go:build weir
-
 package main
 
 import (
@@ -39,7 +37,7 @@ func (p *weirPeer) Name() string { return "Weir" }
 func (p *weirPeer) agents() actors.Agents {
 	return actors.Agents{
 		"noop": actors.Func(func(_ *actors.Context, m actors.Raw) (actors.None, error) {
-			return nil, p.tally.handle(string(m))
+			return nil, p.tally.handle(string(m.Bytes))
 		}),
 		"steps": actors.Func(func(c *actors.Context, m actors.Raw) (int, error) {
 			sum := 0
@@ -50,7 +48,7 @@ func (p *weirPeer) agents() actors.Agents {
 				}
 				sum += v
 			}
-			return sum, p.tally.handle(string(m))
+			return sum, p.tally.handle(string(m.Bytes))
 		}),
 	}
 }
@@ -58,7 +56,9 @@ func (p *weirPeer) agents() actors.Agents {
 func (p *weirPeer) Fill(ctx context.Context, n int) error {
 	rdb := p.client(2)
 	defer func() { _ = rdb.Close() }()
-	c, err := actors.NewClient(redisstate.New(rdb), weirNames)
+	state := redisstate.New(rdb)
+	defer func() { _ = state.Close() }()
+	c, err := actors.NewClient(state, weirNames)
 	if err != nil {
 		return err
 	}
@@ -67,7 +67,7 @@ func (p *weirPeer) Fill(ctx context.Context, n int) error {
 		var tasks []actors.NewTask
 		for i := from; i < min(from+batch, n); i++ {
 			tasks = append(tasks, actors.NewTask{
-				Type: p.agent, ID: fmt.Sprintf("task-%08d", i), Payload: actors.Raw(payload(i)),
+				Type: p.agent, ID: fmt.Sprintf("task-%08d", i), Payload: actors.Raw{Bytes: []byte(payload(i))},
 			})
 		}
 		if _, err := c.SubmitAll(ctx, tasks); err != nil {
@@ -82,7 +82,7 @@ func (p *weirPeer) Drain(ctx context.Context) (elapsed time.Duration, err error)
 	defer func() { _, _ = rdb.Close(), look.Close() }()
 	rt, err := supervision.New(supervision.Config{
 		Stream: redisstream.New(rdb), State: redisstate.New(rdb), Names: weirNames, Agents: p.agents(),
-		MaxInFlight: p.concurrency, // the same number of handlers at once as the others
+		InFlight: p.concurrency, // the same number of handlers at once as the others
 	})
 	if err != nil {
 		return 0, err
