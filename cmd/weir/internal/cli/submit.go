@@ -9,6 +9,7 @@ import (
 	"io"
 	"os"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -265,7 +266,7 @@ func (a *app) printSubmit(r submitReport, waited bool) error {
 		switch {
 		case t.Error != "":
 			result = firstLine(t.Error)
-			if t.Reason != "" {
+			if t.Reason != "" && !strings.HasPrefix(result, t.Reason) {
 				result = t.Reason + ": " + result
 			}
 		case t.Base64 != nil:
