@@ -125,9 +125,10 @@ func (b *beginner) again() actors.Begun {
 	}
 	if wait := b.suspect(); wait > 0 {
 		if charged {
-			// Charged once: it is PENDING with us now, and asking again finds nobody's death.
-			b.task.Owner, u.Run = b.req.Incarnation, b.me()
+			// Charged once: it is PENDING now, and asking again finds nobody's death. What only waits owns nothing.
+			u.Run = b.me()
 			b.tx.Become(b.task, u, messages.State_STATE_PENDING, false)
+			b.tx.Disown(b.task)
 		}
 		return actors.Begun{Answer: actors.Later, Wait: wait}
 	}

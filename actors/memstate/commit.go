@@ -98,7 +98,10 @@ func (k *committer) commit() error {
 		k.tx.Note(k.task, "interrupted", cut(k.c.Error))
 		k.tx.Become(k.task, k.unit, messages.State_STATE_PENDING, false)
 	}
-	k.tx.Disown(k.task)
+	// A node that was silent for a lease may have lost the task to one that is at another unit of it.
+	if k.task.Owner == "" || k.task.Owner == k.c.Fence.Incarnation {
+		k.tx.Disown(k.task)
+	}
 	return nil
 }
 

@@ -184,8 +184,9 @@ if ledger.deaths >= 2 and not condemned then
 	if left > 0 then
 		if #set > 0 then
 			index(P, escaped_kind, member, state, nil, now)
-			-- Charged once: the unit is PENDING with us now, and asking again finds nobody's death.
-			redis.call('HSET', task, 'owner', me, u .. 'state', 'PENDING', u .. 'run', run, u .. 'updated', now, unpack(set))
+			-- Charged once: the unit is PENDING now, and asking again finds nobody's death. What only waits owns nothing.
+			redis.call('HSET', task, u .. 'state', 'PENDING', u .. 'run', run, u .. 'updated', now, unpack(set))
+			disown(P, task, h[7])
 		end
 		return {8, math.min(math.max(left, 250), 1000)}
 	end

@@ -154,5 +154,7 @@ else
 	redis.call('HINCRBY', P .. 'counts', string.lower(to), 1)
 	closed(task, keep)
 end
-disown(P, task, h[4])
+-- A node that was silent for a lease may have lost the task to one that is at another unit of it.
+local owner = redis.call('HGET', task, 'owner')
+if not owner or owner == string.sub(ARGV[2], 1, string.find(ARGV[2], ':', 1, true) - 1) then disown(P, task, h[4]) end
 return 1

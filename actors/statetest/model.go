@@ -118,9 +118,9 @@ func (m *model) charge(u *unitModel, h *held, b actors.Begun, crash bool) {
 	if got != want || b.Answer != actors.Later && b.Ledger != got {
 		m.fatalf("ledger %+v (answer %+v), expected %+v", got, b.Ledger, want)
 	}
-	if b.Answer == actors.Later && u.ledger != got { // charged: PENDING with the one that asked, whatever it was
+	if b.Answer == actors.Later && u.ledger != got { // charged: PENDING, whatever it was, and nobody's
 		u.state, u.fence = messages.State_STATE_PENDING, actors.Fence{}
-		m.owners[u.task.GetTaskId()] = h.node
+		delete(m.owners, u.task.GetTaskId())
 	}
 	u.ledger = got
 }

@@ -112,6 +112,17 @@ var ownerCases = map[string]func(*testing.T, *rig){
 		require.Equal(t, there, r.record("a").Owner)
 		require.Equal(t, actors.Ledger{}, b.Ledger, "the other unit's death is not its own")
 	},
+	"who lost the task to another unit's node does not end that one's ownership": func(t *testing.T, r *rig) {
+		one := r.deliver(part("a", "1"), here)
+		b := one.run()
+		r.World.Live(t, here, false)
+		two := r.deliver(part("a", "2"), there)
+		two.run()
+		r.World.Live(t, here, true)
+		r.commit(one.completed(b, "late, and nobody else began it"))
+		require.Equal(t, there, r.record("a").Owner)
+		r.deliver(part("a", "3"), third).answers(actors.Queued)
+	},
 	"everyone is alive while calm": func(t *testing.T, r *rig) {
 		one := r.deliver(newTask("a"), here)
 		one.run()

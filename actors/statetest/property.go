@@ -147,7 +147,9 @@ func (m *model) end(u *unitModel, f actors.Fence, h *held, out messages.Outcome)
 		return
 	}
 	u.outs[f], u.state = out, outcomes[out]
-	delete(m.owners, u.task.GetTaskId())
+	if m.owners[u.task.GetTaskId()] == f.Incarnation { // another node may be at another unit by now
+		delete(m.owners, u.task.GetTaskId())
+	}
 	switch out {
 	case messages.Outcome_OUTCOME_INTERRUPTED:
 		u.ledger.Interruptions++

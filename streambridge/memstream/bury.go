@@ -56,6 +56,7 @@ func (w *world) fail(b streambridge.Burial, now int64, ttl time.Duration) {
 	if Ended(u.State) {
 		return
 	}
+	free := t.Owner == "" || u.State == messages.State_STATE_RUNNING && t.Owner == u.Run.Incarnation
 	t.Fence++
 	w.endTrial(t, u)
 	u.Reason, u.Error = b.Reason, b.Detail
@@ -64,7 +65,9 @@ func (w *world) fail(b streambridge.Burial, now int64, ttl time.Duration) {
 	delete(w.due, "r:"+member(b.TaskID, b.Unit))
 	w.counts["failed"]++
 	t.note(now, "failed", strings.TrimPrefix(b.Reason.String(), "REASON_")+" "+b.Detail)
-	w.disown(t, now)
+	if free { // else somebody is at another unit
+		w.disown(t, now)
+	}
 	w.close(t, now, ttl)
 }
 

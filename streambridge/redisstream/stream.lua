@@ -129,12 +129,14 @@ local function field(eunit, name)
 end
 
 -- fail ends a unit that has not ended: FAILED, its fence raised so that whoever runs it is refused, its slots given
--- up, what waits for the task let through. name is "<escaped id>:<escaped unit>".
+-- up, what waits for the task let through: unless somebody is at another unit of it. name is
+-- "<escaped id>:<escaped unit>".
 local function fail(P, name, agent_type, ms, reason, detail, keep)
   local eid, eunit = string.match(name, '^([^:]*):(.*)$')
   local task = P .. 'task:' .. eid
-  local had = redis.call('HMGET', task, field(eunit, 'state'), field(eunit, 'type'), field(eunit, 'run'), 'fence')
-  local state, run = had[1], had[3]
+  local had = redis.call('HMGET', task, field(eunit, 'state'), field(eunit, 'type'), field(eunit, 'run'), 'fence',
+    'owner')
+  local state, run, owner = had[1], had[3], had[5]
   if final[state] then return end
   agent_type = had[2] or agent_type
   if not state then
@@ -155,7 +157,7 @@ local function fail(P, name, agent_type, ms, reason, detail, keep)
   redis.call('HINCRBY', P .. 'counts', 'failed', 1)
   redis.call('HDEL', task .. ':body', eunit)
   note(task, ms, 'failed', reason .. ' ' .. detail)
-  disown(P, task)
+  if not owner or state == 'RUNNING' and owner == string.match(run, '^[^:]*') then disown(P, task) end
   closed(task, keep)
 end
 

@@ -103,6 +103,18 @@ var beatTests = []test{
 		require.Empty(w, w.Unit("t2", "").Owner)
 		require.Len(w, w.Pending(w.public()), 1)
 	}},
+	{"a body that went does not end another unit's run", func(w *world) {
+		w.Add(append(task("x"), messages.Pair{Name: "step", Value: "1"})...)
+		w.Add(append(task("x"), messages.Pair{Name: "step", Value: "2"})...)
+		n := w.open("a")
+		held := n.hold(2)
+		held[0].Unit, held[1].Unit = "1", "2"
+		w.Begin(n.Node, "x", "1")
+		w.Delete(held[1].Ref)
+		require.Equal(w, refsOf(held[1:]), n.beat(held...).Gone)
+		require.Equal(w, messages.State_STATE_FAILED, w.Unit("x", "2").State)
+		require.Equal(w, n.Node.Incarnation, w.Unit("x", "1").Owner, "one at a time: unit 1 runs")
+	}},
 	{"a body that went after the commit is nobody's loss", func(w *world) {
 		w.add(1)
 		n := w.open("a")
