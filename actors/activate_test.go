@@ -38,7 +38,7 @@ func activate(t *testing.T, task *messages.Task) actors.Verdict {
 	t.Helper()
 	a, handler, ok := agents().Find(task.GetType())
 	require.True(t, ok)
-	return actors.Activate(t.Context(), actors.Job{Agent: a, Handler: handler, Task: task, Store: &memory{}})
+	return actors.Activate(t.Context(), &actors.Job{Agent: a, Handler: handler, Task: task, Store: &memory{}})
 }
 
 func TestRouting(t *testing.T) {

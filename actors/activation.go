@@ -16,7 +16,7 @@ import (
 // activation is what the Contexts of one call of a handler share: one for the handler, one for each branch of Parallel.
 type activation struct {
 	ctx context.Context
-	job Job
+	job *Job
 
 	// live is set when the first step really runs: until then everything is replayed.
 	live atomic.Bool
@@ -34,7 +34,7 @@ type activation struct {
 	steps   map[string]messages.Step
 }
 
-func newActivation(ctx context.Context, job Job) *activation {
+func newActivation(ctx context.Context, job *Job) *activation {
 	a := &activation{ctx: ctx, job: job}
 	a.live.Store(!job.Begun.Steps)
 	return a

@@ -25,7 +25,7 @@ func BenchmarkActivate(b *testing.B) {
 			b.ReportAllocs()
 			task := &messages.Task{TaskId: "t", Type: "a", Payload: make([]byte, 200)}
 			for b.Loop() {
-				v := actors.Activate(b.Context(), actors.Job{Agent: agent, Task: task, Store: &memory{}})
+				v := actors.Activate(b.Context(), &actors.Job{Agent: agent, Task: task, Store: &memory{}})
 				if v.Outcome != completed {
 					b.Fatal(v.Error)
 				}

@@ -73,7 +73,7 @@ type Field = messages.Pair
 
 // Info tells what is known of the unit.
 func (c *Context) Info() Info {
-	job := &c.act.job
+	job := c.act.job
 	return infoOf(job.Task, job.Begun)
 }
 

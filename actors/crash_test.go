@@ -115,7 +115,7 @@ func (w *world) orDie(t *testing.T, store actors.StateStore) (v actors.Verdict, 
 		}
 	}()
 	w.number++
-	return actors.Activate(t.Context(), actors.Job{
+	return actors.Activate(t.Context(), &actors.Job{
 		Agent: w.agent, Task: &messages.Task{TaskId: "t-1", Type: "test", Payload: []byte("{}")}, Store: store,
 		Begun: actors.Begun{Answer: actors.Run, Steps: len(w.store.steps) > 0, Fence: actors.Fence{Number: w.number}},
 	}), false

@@ -16,7 +16,7 @@ var exampleStore = &memory{}
 func show(agents actors.Agents, entryType, payload string) {
 	agent, handler, _ := agents.Find(entryType)
 	task := &messages.Task{TaskId: "order-42", Type: entryType, Payload: []byte(payload)}
-	v := actors.Activate(context.Background(), actors.Job{
+	v := actors.Activate(context.Background(), &actors.Job{
 		Agent: agent, Handler: handler, Task: task, Store: exampleStore, Begun: actors.Begun{Steps: len(exampleStore.steps) > 0},
 	})
 	outcome := strings.TrimPrefix(v.Outcome.String(), "OUTCOME_")

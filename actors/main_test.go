@@ -94,7 +94,7 @@ func (w *world) activate(ctx context.Context, payload string) actors.Verdict {
 	if job.Wait == nil {
 		job.Wait = func(context.Context, time.Duration) {}
 	}
-	return actors.Activate(ctx, job)
+	return actors.Activate(ctx, &job)
 }
 
 type in struct{ N int }

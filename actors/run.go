@@ -86,16 +86,13 @@ func (v Verdict) Commit(t *messages.Task, fence Fence, entry messages.Ref) Commi
 //
 // ctx bounds the activation; its cause says why it ended: ErrLeaseLost, ErrCancelled, ErrDraining (as is any other cause).
 // A handler's panic leaves Activate as it is, or as a *Panic from a goroutine of Weir's; the caller charges it as a crash.
-// So does runtime.Goexit, which only the caller's deferred function can see.
-func Activate(ctx context.Context, job Job) Verdict {
-	if v, spent := Spent(job.Begun.Ledger, job.Agent.Budget()); spent {
+// So does runtime.Goexit, which only the caller's deferred function can see. The job must not be changed any more.
+//
+// While the handler runs there is little of Weir's on its stack: see settle.
+func Activate(ctx context.Context, job *Job) Verdict {
+	a, run, v := prepare(ctx, job)
+	if run == nil {
 		return v
-	}
-	a := newActivation(ctx, job)
-	run, ok := job.Agent.routes[job.Handler]
-	if !ok {
-		return rejected(messages.Reason_REASON_UNKNOWN_HANDLER,
-			fmt.Errorf("the agent of %q has no handler %q", job.Task.GetType(), job.Handler))
 	}
 	if d := job.Agent.set.timeout; d > 0 {
 		var cancel context.CancelFunc
@@ -105,7 +102,30 @@ func Activate(ctx context.Context, job Job) Verdict {
 	c := &Context{act: a}
 	defer a.end()
 	out, err := run(c, stored{job.Task.GetContentType(), job.Task.GetPayload()})
-	v := a.verdict(c, out, err)
+	return a.settle(c, out, err)
+}
+
+// prepare finds the handler, or says why it is not to run.
+//
+//go:noinline
+func prepare(ctx context.Context, job *Job) (*activation, route, Verdict) {
+	if v, spent := Spent(job.Begun.Ledger, job.Agent.Budget()); spent {
+		return nil, nil, v
+	}
+	run, ok := job.Agent.routes[job.Handler]
+	if !ok {
+		return nil, nil, rejected(messages.Reason_REASON_UNKNOWN_HANDLER,
+			fmt.Errorf("the agent of %q has no handler %q", job.Task.GetType(), job.Handler))
+	}
+	return newActivation(ctx, job), run, Verdict{}
+}
+
+// settle makes the verdict of what the handler returned. It is a function of its own because its big values would stand
+// on the stack of every handler that sleeps: 16 kB each instead of 4, and there may be a hundred thousand.
+//
+//go:noinline
+func (a *activation) settle(c *Context, out stored, err error) Verdict {
+	v, job := a.verdict(c, out, err), a.job
 	v.Misuses = a.misuses()
 	if len(v.Misuses) > 0 {
 		job.Agent.warn.warn(job.Logger, job.Task, v.Misuses)

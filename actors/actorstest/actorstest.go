@@ -175,7 +175,7 @@ func (x *T) activate(agent actors.Agent) actors.Verdict {
 		Fence: actors.Fence{Number: x.number, Incarnation: "actorstest", Activation: x.number},
 	}
 	x.mu.Unlock()
-	return actors.Activate(context.Background(), actors.Job{
+	return actors.Activate(context.Background(), &actors.Job{
 		Agent: agent, Task: x.task, Begun: begun, Store: &stateStore{x: x}, Desk: &desk{x: x}, Logger: x.log,
 		OnStep:   func(e actors.StepEvent) { x.mark(x.ran, e.Step) },
 		OnReplay: func(step string) { x.mark(x.replayed, step) },

@@ -1,6 +1,7 @@
 package agentactor
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -13,60 +14,81 @@ import (
 )
 
 // activation is the work of one assignment, from Begin to Commit, on a goroutine of its own.
+//
+// A hundred thousand of them may sleep in their handlers at once, and what their goroutines cost is stack. So the phases
+// before and after the handler keep their big values here and run in functions of their own, which have returned or are
+// not yet called while the handler runs.
 type activation struct {
 	cfg    *Config
 	assign *messages.Assign
 	low    *lowRoad
+
+	begun   actors.Begun
+	began   time.Time
+	verdict actors.Verdict
 }
 
 // run returns what the bridge does with the entry, or the text of a crash: then nothing was committed and the supervisor
 // gives the same assignment to a fresh actor.
-func (a activation) run(ctx context.Context) (done *messages.Done, crash string) {
-	begun, err := a.begin(ctx)
-	if err != nil {
-		return a.done(messages.Verdict_VERDICT_DROP), ""
+func (a *activation) run(ctx context.Context) (done *messages.Done, crash string) {
+	if done := a.open(ctx); done != nil {
+		return done, ""
 	}
-	switch begun.Answer {
+	if crash := a.handle(ctx); crash != "" {
+		return nil, crash
+	}
+	return a.commit(ctx), ""
+}
+
+// open takes the fence. It returns nil when the handler is to run, else what the bridge does with the entry.
+//
+//go:noinline
+func (a *activation) open(ctx context.Context) *messages.Done {
+	if err := a.begin(ctx); err != nil {
+		return a.done(messages.Verdict_VERDICT_DROP)
+	}
+	switch a.begun.Answer {
 	case actors.Run:
 	case actors.AlreadyDone, actors.Elsewhere, actors.CancelledBefore:
-		return a.done(messages.Verdict_VERDICT_ACK), ""
+		return a.done(messages.Verdict_VERDICT_ACK)
 	case actors.Queued:
-		return a.done(messages.Verdict_VERDICT_MOVED), ""
+		return a.done(messages.Verdict_VERDICT_MOVED)
 	case actors.Conflict:
-		return a.bury(messages.Reason_REASON_ID_CONFLICT, begun.Detail), ""
+		return a.bury(messages.Reason_REASON_ID_CONFLICT, cmp.Or(a.begun.Detail, "the id belongs to other work: another type or payload"))
 	case actors.Condemned:
-		v := actors.Verdict{Outcome: messages.Outcome_OUTCOME_REJECTED, Reason: begun.Reason, Detail: begun.Detail, Error: begun.Detail}
-		return a.commit(ctx, begun, v, time.Now()), ""
+		a.began = time.Now()
+		a.verdict = actors.Verdict{
+			Outcome: messages.Outcome_OUTCOME_REJECTED, Reason: a.begun.Reason, Detail: a.begun.Detail, Error: a.begun.Detail,
+		}
+		return a.commit(ctx)
 	case actors.NotOurs, actors.Later:
-		return a.done(messages.Verdict_VERDICT_DROP), ""
+		return a.done(messages.Verdict_VERDICT_DROP)
 	default:
-		return a.done(messages.Verdict_VERDICT_DROP), ""
+		return a.done(messages.Verdict_VERDICT_DROP)
 	}
 
-	began := time.Now()
-	a.cfg.Hooks.Began(a.assign.GetTask(), begun)
-	agent, handler, known := a.cfg.Agents.Find(a.assign.GetTask().GetType())
+	a.began = time.Now()
+	a.cfg.Hooks.Began(a.assign.GetTask(), a.begun)
+	agent, _, known := a.cfg.Agents.Find(a.assign.GetTask().GetType())
 	if !known { // the bridge moves such entries; a node never buries what another could run
-		return a.done(messages.Verdict_VERDICT_DROP), ""
+		return a.done(messages.Verdict_VERDICT_DROP)
 	}
-	if v, spent := actors.Spent(begun.Ledger, agent.Budget()); spent {
+	if v, spent := actors.Spent(a.begun.Ledger, agent.Budget()); spent {
 		if a.assign.GetCrash() != "" {
 			v.Error = firstLine(a.assign.GetCrash())
 		}
-		return a.commit(ctx, begun, v, began), ""
+		a.verdict = v
+		return a.commit(ctx)
 	}
 	if a.assign.GetRestartsSpent() {
-		return a.commit(ctx, begun, a.afterRestarts(agent, begun), began), ""
+		a.verdict = a.afterRestarts(agent)
+		return a.commit(ctx)
 	}
-	v, crash := a.handle(ctx, agent, handler, begun)
-	if crash != "" {
-		return nil, crash
-	}
-	return a.commit(ctx, begun, v, began), ""
+	return nil
 }
 
 // begin asks until it is answered. A unit on trial's waiting list waits here: its entry stays in the window.
-func (a activation) begin(ctx context.Context) (actors.Begun, error) {
+func (a *activation) begin(ctx context.Context) error {
 	req := actors.BeginRequest{
 		Task: a.assign.GetTask(), Entry: a.assign.GetEntry().Ref(), Deliveries: a.assign.GetEntry().GetDeliveries(),
 		Wake: a.assign.GetEntry().GetWake(), Consumer: a.cfg.Consumer, Incarnation: a.cfg.Incarnation,
@@ -76,34 +98,54 @@ func (a activation) begin(ctx context.Context) (actors.Begun, error) {
 		begun, err := a.cfg.State.Begin(ctx, req)
 		switch {
 		case err == nil && begun.Answer != actors.Later:
-			return begun, nil
+			a.begun = begun
+			return nil
 		case err == nil:
 			try = -1
 			if !pause(ctx, begun.Wait) {
-				return begun, context.Cause(ctx)
+				return context.Cause(ctx)
 			}
 		case !pause(ctx, backoff(try)):
-			return begun, context.Cause(ctx)
+			return context.Cause(ctx)
 		}
 	}
 }
 
 // handle runs the handler, here or in a plain protoactor actor.
-func (a activation) handle(ctx context.Context, agent actors.Agent, handler string, begun actors.Begun) (v actors.Verdict, crash string) {
-	if props, low := agent.External(); low {
-		v, crash = a.low.run(ctx, props, agent.Timeout(), begun)
-		return a.decide(v, agent, begun), crash
+func (a *activation) handle(ctx context.Context) (crash string) {
+	job, props := a.job()
+	if props != nil {
+		return a.lowRoad(ctx, props)
 	}
 	defer func() {
 		if r := recover(); r != nil {
 			crash = crashText(r)
 		}
 	}()
-	v = actors.Activate(ctx, actors.Job{
-		Agent: agent, Handler: handler, Task: a.assign.GetTask(), Begun: begun, Store: a.cfg.State, Desk: a.cfg.State,
+	a.verdict = actors.Activate(ctx, job)
+	return ""
+}
+
+// job is what the handler needs, or the plain actor's props.
+//
+//go:noinline
+func (a *activation) job() (job *actors.Job, props any) {
+	agent, handler, _ := a.cfg.Agents.Find(a.assign.GetTask().GetType())
+	if props, low := agent.External(); low {
+		return nil, props
+	}
+	return &actors.Job{
+		Agent: agent, Handler: handler, Task: a.assign.GetTask(), Begun: a.begun, Store: a.cfg.State, Desk: a.cfg.State,
 		MaxResult: a.cfg.MaxResult, Logger: a.cfg.Logger, OnStep: a.cfg.Hooks.Step, OnStuck: a.cfg.Hooks.Stuck,
-	})
-	return v, ""
+	}, nil
+}
+
+//go:noinline
+func (a *activation) lowRoad(ctx context.Context, props any) (crash string) {
+	agent, _, _ := a.cfg.Agents.Find(a.assign.GetTask().GetType())
+	v, crash := a.low.run(ctx, props, agent.Timeout(), a.begun)
+	a.verdict = a.decide(v, agent)
+	return crash
 }
 
 func crashText(r any) string {
@@ -116,41 +158,43 @@ func crashText(r any) string {
 
 // afterRestarts is the verdict on a unit whose actors crashed more often than the supervisor restarts them. Begin has
 // charged the crash, so the ledger holds it already.
-func (a activation) afterRestarts(agent actors.Agent, begun actors.Begun) actors.Verdict {
+func (a *activation) afterRestarts(agent actors.Agent) actors.Verdict {
 	b := agent.Budget()
 	return actors.Verdict{
 		Outcome: messages.Outcome_OUTCOME_RETRY, Charge: messages.Charge_CHARGE_UNSPECIFIED, // charged by Begin
-		Error: firstLine(a.assign.GetCrash()), After: b.Retry.Delay(int(min(begun.Ledger.Crashes, 1000)), rand.Float64()),
+		Error: firstLine(a.assign.GetCrash()), After: b.Retry.Delay(int(min(a.begun.Ledger.Crashes, 1000)), rand.Float64()),
 	}
 }
 
-func (a activation) decide(v actors.Verdict, agent actors.Agent, begun actors.Begun) actors.Verdict {
+func (a *activation) decide(v actors.Verdict, agent actors.Agent) actors.Verdict {
 	var age time.Duration
-	if !begun.Created.IsZero() {
-		age = time.Since(begun.Created)
+	if !a.begun.Created.IsZero() {
+		age = time.Since(a.begun.Created)
 	}
-	return actors.Decide(v, begun.Ledger, agent.Budget(), age, rand.Float64())
+	return actors.Decide(v, a.begun.Ledger, agent.Budget(), age, rand.Float64())
 }
 
 // commit writes the outcome until the store has it, a fence refuses it, or the node gives up: a paid result is not thrown
 // away because the server was away for longer than a lease.
-func (a activation) commit(ctx context.Context, begun actors.Begun, v actors.Verdict, began time.Time) *messages.Done {
+//
+//go:noinline
+func (a *activation) commit(ctx context.Context) *messages.Done {
 	switch {
 	case errors.Is(context.Cause(ctx), actors.ErrLeaseLost):
 		a.cfg.Hooks.Lost(a.assign.GetTask())
 		return a.done(messages.Verdict_VERDICT_DROP)
-	case v.Outcome == messages.Outcome_OUTCOME_UNSPECIFIED:
+	case a.verdict.Outcome == messages.Outcome_OUTCOME_UNSPECIFIED:
 		a.cfg.Hooks.Lost(a.assign.GetTask())
 		return a.done(messages.Verdict_VERDICT_DROP)
-	case v.Outcome == messages.Outcome_OUTCOME_INTERRUPTED:
-		return a.interrupt(begun, v)
+	case a.verdict.Outcome == messages.Outcome_OUTCOME_INTERRUPTED:
+		return a.interrupt()
 	}
-	c := a.outcome(begun, v)
+	c := a.outcome()
 	for try := 0; ; try++ {
 		err := a.cfg.State.Commit(a.cfg.Hard, c)
 		switch {
 		case err == nil:
-			a.cfg.Hooks.Ended(a.assign.GetTask(), c, time.Since(began))
+			a.cfg.Hooks.Ended(a.assign.GetTask(), c, time.Since(a.began))
 			return a.done(messages.Verdict_VERDICT_ACK)
 		case errors.Is(err, actors.ErrLeaseLost):
 			a.cfg.Hooks.Lost(a.assign.GetTask())
@@ -163,28 +207,28 @@ func (a activation) commit(ctx context.Context, begun actors.Begun, v actors.Ver
 
 // interrupt notes, once, that the unit stopped for the drain, free of charge. The entry is not acknowledged: the drain's
 // release gives it back, and notes the same for units whose handlers have not returned by then.
-func (a activation) interrupt(begun actors.Begun, v actors.Verdict) *messages.Done {
-	c := a.outcome(begun, v)
+func (a *activation) interrupt() *messages.Done {
+	c := a.outcome()
 	if a.cfg.State.Commit(a.cfg.Hard, c) == nil {
 		a.cfg.Hooks.Ended(a.assign.GetTask(), c, 0)
 	}
 	return a.done(messages.Verdict_VERDICT_DROP)
 }
 
-func (a activation) outcome(begun actors.Begun, v actors.Verdict) actors.Commit {
-	c := v.Commit(a.assign.GetTask(), begun.Fence, a.assign.GetEntry().Ref())
+func (a *activation) outcome() actors.Commit {
+	c := a.verdict.Commit(a.assign.GetTask(), a.begun.Fence, a.assign.GetEntry().Ref())
 	c.TTL, c.DeadTTL, c.Index = a.cfg.KeepSucceeded, a.cfg.KeepDead, a.cfg.Index
-	if v.Outcome == messages.Outcome_OUTCOME_REJECTED {
+	if a.verdict.Outcome == messages.Outcome_OUTCOME_REJECTED {
 		c.TTL = a.cfg.KeepFailed
 	}
 	return c
 }
 
-func (a activation) done(v messages.Verdict) *messages.Done {
+func (a *activation) done(v messages.Verdict) *messages.Done {
 	return &messages.Done{TaskId: a.assign.GetTask().GetTaskId(), Entry: a.assign.GetEntry(), Verdict: v}
 }
 
-func (a activation) bury(reason messages.Reason, detail string) *messages.Done {
+func (a *activation) bury(reason messages.Reason, detail string) *messages.Done {
 	d := a.done(messages.Verdict_VERDICT_BURY)
 	d.Reason, d.Detail = reason, detail
 	return d

@@ -80,7 +80,7 @@ func (a *agent) start(c actor.Context, m *messages.Assign) {
 	a.assign, a.cancel = m, cancel
 	self, root := c.Self(), c.ActorSystem().Root
 	a.low = newLowRoad(a.cfg, m, func(h handOver) { root.Send(self, h) })
-	act := activation{cfg: a.cfg, assign: m, low: a.low}
+	act := &activation{cfg: a.cfg, assign: m, low: a.low}
 	go func() {
 		// This goroutine outlives neither the handler nor the commit; one that a handler never returns from is the handler's,
 		// and what it does next is refused by the fence.
