@@ -22,7 +22,7 @@ var (
 // Status reads the group in one script that writes nothing. States counts what is indexed, SUCCEEDED as a running
 // total, RUNNING as what is delivered and not acknowledged, PENDING as what is not yet delivered.
 func (s *Stream) Status(ctx context.Context) (streambridge.Status, error) {
-	b, err := s.open("status")
+	b, err := s.look("status")
 	if err != nil {
 		return streambridge.Status{}, err
 	}
@@ -76,7 +76,7 @@ func msOf(id string) int64 {
 
 // Letters lists at most n dead letters, oldest first, after the id `after`. Letters without end need several calls.
 func (s *Stream) Letters(ctx context.Context, after string, n int) ([]*messages.DeadLetter, error) {
-	b, err := s.open("list dead letters")
+	b, err := s.look("list dead letters")
 	if err != nil {
 		return nil, err
 	}
@@ -92,7 +92,7 @@ func (s *Stream) Letters(ctx context.Context, after string, n int) ([]*messages.
 
 // Letter reads one dead letter, or returns ErrNoLetter.
 func (s *Stream) Letter(ctx context.Context, id string) (*messages.DeadLetter, error) {
-	b, err := s.open("read a dead letter")
+	b, err := s.look("read a dead letter")
 	if err != nil {
 		return nil, err
 	}
@@ -166,7 +166,7 @@ func reasonOf(name string) messages.Reason {
 // Settle ends a dead letter. ErrNoLetter when there is none, or it was settled in another way. Repeated within a
 // minute, after a lost reply, it succeeds again.
 func (s *Stream) Settle(ctx context.Context, id string, how streambridge.Settlement) error {
-	b, err := s.open("settle a dead letter")
+	b, err := s.look("settle a dead letter")
 	if err != nil {
 		return err
 	}

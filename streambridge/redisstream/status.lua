@@ -11,6 +11,7 @@ local calm = tonumber(redis.call('HGET', P .. 'meta', 'calm_until') or 0) > ms
 local lag, waiting, oldest, consumers, at = 0, 0, '', {}, {}
 for _, key in ipairs({stream, inbox}) do
   local g = find(groups(key), group)
+  if not g and key == stream then lag = redis.call('XLEN', key) end -- nobody has read anything
   if g then
     if lag >= 0 and type(g.lag) == 'number' then lag = lag + g.lag elseif not g.lag then lag = -1 end
     waiting = waiting + g.pending

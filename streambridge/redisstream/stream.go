@@ -34,6 +34,7 @@ const (
 type Stream struct {
 	rdb   redis.UniversalClient
 	bound atomic.Pointer[binding]
+	desk  atomic.Pointer[binding] // by Bind
 
 	// deadTTL in ms, as the last Tick said.
 	deadTTL atomic.Int64
@@ -99,6 +100,29 @@ func (s *Stream) Close() error {
 		l.close()
 	}
 	return nil
+}
+
+// Bind lets an operator's tool look at a group without joining it: Status, Letters, Letter and Settle work, and nothing
+// else does. A group that nobody has made yet is an empty one. No I/O.
+func (s *Stream) Bind(names messages.Names) error {
+	names = names.WithDefaults()
+	if err := names.Validate(); err != nil {
+		return err
+	}
+	keys, err := messages.NewKeys(names)
+	if err != nil {
+		return err
+	}
+	s.desk.Store(&binding{rdb: s.rdb, names: names, keys: keys})
+	return nil
+}
+
+// look returns the binding for what needs no place in the group.
+func (s *Stream) look(doing string) (*binding, error) {
+	if b := s.desk.Load(); b != nil && s.bound.Load() == nil {
+		return b, nil
+	}
+	return s.open(doing)
 }
 
 // open returns the binding.

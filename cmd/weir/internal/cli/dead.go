@@ -98,11 +98,10 @@ func (a *app) deadListCmd() *cobra.Command {
 				return err
 			}
 			defer d.close()
-			w, err := d.openWindow(cmd.Context())
+			w, err := d.openWindow()
 			if err != nil {
 				return err
 			}
-			defer w.close(cmd.Context())
 			found, more := []letterView{}, false
 			err = w.letters(cmd.Context(), after, filter, func(v letterView) bool {
 				if more = len(found) == limit; more {
@@ -161,11 +160,10 @@ func (a *app) deadShowCmd() *cobra.Command {
 				return err
 			}
 			defer d.close()
-			w, err := d.openWindow(cmd.Context())
+			w, err := d.openWindow()
 			if err != nil {
 				return err
 			}
-			defer w.close(cmd.Context())
 			l, err := w.Letter(cmd.Context(), args[0])
 			if err != nil {
 				return letterError(args[0], err)
@@ -254,11 +252,10 @@ func (a *app) settleCmd(how streambridge.Settlement, verb, past, short string) *
 				return err
 			}
 			defer d.close()
-			w, err := d.openWindow(cmd.Context())
+			w, err := d.openWindow()
 			if err != nil {
 				return err
 			}
-			defer w.close(cmd.Context())
 			result := settled{How: verb, Done: []string{}, Failed: []settleFailure{}}
 			settle := func(id string) {
 				if err := letterError(id, w.Settle(cmd.Context(), id, how)); err != nil {

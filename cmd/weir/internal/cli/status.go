@@ -26,11 +26,10 @@ SUCCEEDED is a running total; the other states count what is in them now.`,
 				return err
 			}
 			defer d.close()
-			w, err := d.openWindow(cmd.Context())
+			w, err := d.openWindow()
 			if err != nil {
 				return err
 			}
-			defer w.close(cmd.Context())
 			s, err := w.Status(cmd.Context())
 			if err != nil {
 				return err
