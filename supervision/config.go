@@ -44,9 +44,9 @@ type Config struct {
 
 	// Lease is how long a silent node keeps what it holds. Default 15 s, at least 3 beats.
 	Lease time.Duration
-	// Beat is how often the node renews what it holds. Default 5 s.
+	// Beat is how often the node renews what it holds. Default 5 s, a third of a Lease shorter than 15 s.
 	Beat time.Duration
-	// Tick is the clock of the reaper, the due retries and the trimming. Default 1 s.
+	// Tick is the clock of the reaper, the due retries and the trimming. Default 1 s, a third of a Lease shorter than 3 s.
 	Tick time.Duration
 	// InFlight is how many entries the node holds at once. Default 1,000.
 	InFlight int
@@ -80,7 +80,7 @@ func (c Config) WithDefaults() Config {
 	}
 	c.Lease = cmp.Or(c.Lease, 15*time.Second)
 	c.Beat = cmp.Or(c.Beat, min(5*time.Second, c.Lease/3))
-	c.Tick = cmp.Or(c.Tick, time.Second)
+	c.Tick = cmp.Or(c.Tick, min(time.Second, c.Lease/3))
 	c.InFlight = cmp.Or(c.InFlight, 1000)
 	c.InFlightBytes = cmp.Or(c.InFlightBytes, 64<<20)
 	c.MaxPayload = cmp.Or(c.MaxPayload, 1<<20)

@@ -31,7 +31,7 @@ func (r *Runtime) hooks() agentactor.Hooks {
 				})
 			}
 			if c.Outcome == messages.Outcome_OUTCOME_REJECTED {
-				r.log.Warn("task failed", "task_id", t.GetTaskId(), "unit", t.GetUnit(), "type", t.GetType(), "reason", c.Reason)
+				r.log.Warn("task failed", "task_id", t.GetTaskId(), "unit", t.GetUnit(), "type", t.GetType(), "reason", actors.ReasonName(c.Reason))
 			}
 		},
 		Lost: func(*messages.Task) { r.counts.lost.Add(1) },
