@@ -99,9 +99,19 @@ func (s *Stream) sweep(w *world, now int64, req streambridge.TickRequest, t *str
 	return n
 }
 
-// reap takes our share of what dead nodes held.
+// reap takes our share of what dead nodes held. A share is one of the crowd, and each node takes one in its turn: one of
+// what the others left would halve from tick to tick.
 func (s *Stream) reap(w *world, now int64, room int, dead []string, t *streambridge.Tick) {
-	n := min(room, (t.Orphans+t.Nodes-1)/max(t.Nodes, 1))
+	share, turn, life := (t.Orphans+t.Nodes-1)/max(t.Nodes, 1), now, w.life(s.open.node.Incarnation, now)
+	n := share
+	if w.turn > 0 && now-w.turn < s.open.node.Lease.Milliseconds()/2 {
+		turn = w.turn
+		if life.turn != turn {
+			n = max(n, w.share)
+		}
+	}
+	n = min(n, room)
+	before := t.Orphans
 	for _, name := range dead {
 		for _, stream := range w.streams() {
 			for _, id := range w.read(stream).idle(now, s.open.node.Lease, n, name) {
@@ -113,6 +123,13 @@ func (s *Stream) reap(w *world, now int64, room int, dead []string, t *streambri
 			}
 		}
 	}
+	if t.Orphans == before {
+		return
+	}
+	if w.turn != turn {
+		w.share, w.turn = share, turn
+	}
+	life.turn = turn
 }
 
 // handOut makes a pending entry ours with that many deliveries more. One without a body is settled instead.

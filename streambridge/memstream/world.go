@@ -20,6 +20,8 @@ type world struct {
 	pulse          int64         // ms of the group's last tick, by whichever node
 	lease, deadTTL time.Duration // of the node whose script runs
 	calmUntil      int64         // ms until which everybody counts as alive
+	share          int           // how many orphans a node takes in the turn that began at
+	turn           int64         // this ms
 	pass           int64         // ms of the last pass over acknowledged entries behind a slow one
 	low            entryID       // where a group of the public stream that vanished starts again
 	epoch          uint64        // another one after each loss of a group: who knows an older one has lost what it held
@@ -54,6 +56,7 @@ type Life struct {
 	Trial        string // member of the unit on trial, "" for none
 	TrialUntilMS int64
 	untilMS      int64
+	turn         int64 // the last turn in which it took its share of orphans
 }
 
 type unitKey struct{ task, unit string }

@@ -23,9 +23,10 @@
 //	settled:<id>   how a dead letter was settled, for a minute, so that a lost reply can be repeated
 //	meta           pulse, calm_until (ms); low, the id below which the group has acknowledged everything; epoch, another one
 //	               after each loss of the group; missed, how many entries were trimmed undelivered; cursor, of the look
-//	               through saved; hole and pass, of the deletion behind slow entries
+//	               through saved; hole and pass, of the deletion behind slow entries; share, how many orphans each node
+//	               takes in the turn that began at share_at
 //	consumer:<n>   inc, client (CLIENT ID of its reader), beat; left instead of inc after a release
-//	life:<inc>     tick, consumer, types (netstrings), host, pid; trial and trial_until are the state store's
+//	life:<inc>     tick, consumer, types (netstrings), host, pid; took, the last turn it took orphans in; trial and trial_until are the state store's
 //	node:<inc>     the consumer's name
 //
 // # Connections

@@ -236,8 +236,21 @@ end
 local claimed = {}
 room = room - #strays
 local quota = tonumber(ARGV[10])
-if quota < 0 then quota = math.ceil(orphans / math.max(#live, 1)) end
-quota = math.min(quota, room)
+-- A share is one of the crowd, and each node takes one in its turn. One of what the others left would halve from tick to
+-- tick: a hundred entries between two nodes would take seven of them. So the first to take says how many a share is, for
+-- the time in which every node ticks, and what it took for.
+local turn = quota < 0 and orphans > 0
+local share, share_at, known_at = math.ceil(orphans / math.max(#live, 1)), string.format('%d', ms), nil
+if turn then
+  quota = share
+  local known = redis.call('HMGET', meta, 'share', 'share_at')
+  known_at = known[2]
+  if ms - tonumber(known_at or 0) < lease / 2 then
+    share_at = known_at
+    if redis.call('HGET', life, 'took') == share_at then turn = false else quota = math.max(share, tonumber(known[1])) end
+  end
+end
+quota = math.max(math.min(quota, room), 0)
 for _, c in ipairs(dead) do
   for i, key in ipairs(KEYS) do
     local want = math.min(quota, most - #claimed)
@@ -250,6 +263,10 @@ for _, c in ipairs(dead) do
       end
     end
   end
+end
+if turn and #claimed > 0 then
+  if share_at ~= known_at then redis.call('HSET', meta, 'share', share, 'share_at', share_at) end
+  redis.call('HSET', life, 'took', share_at)
 end
 if quota > 0 and (#claimed == most or bytes > most_bytes) then more = true else quota = -1 end
 
