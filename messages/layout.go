@@ -8,6 +8,7 @@ package messages
 //	fence     number; grows with every Begin of any of its units
 //	queued    how many entries wait in `…:task:<id>:waiting`; absent for none
 //	open      how many units have begun and not ended; absent for one, or for none when the task expires
+//	keep      ms of its time to live from when nothing waits any more; absent while anything is open or nothing waits
 //	beside    1 when something stands, or once stood, in `…:long` or `…:log`
 //
 // and for each unit, with nothing before the name for the default unit and "<escaped unit>/" for another:

@@ -57,12 +57,17 @@ local function expire(task, ttl)
   end
 end
 
--- closed counts the end of a unit that was not final before; the task expires when none of its units is open any more.
+-- closed counts the end of a unit that was not final before; the task expires when none of its units is open any more
+-- and no entry waits with it: such an entry was acknowledged and stands nowhere else.
 -- A script that ends a unit calls it instead of expire.
 local function closed(task, ttl)
   local open = tonumber(redis.call('HGET', task, 'open') or 1) - 1
   if open > 0 then
     redis.call('HSET', task, 'open', open)
+    return
+  end
+  if ttl > 0 and tonumber(redis.call('HGET', task, 'queued') or 0) > 0 then
+    redis.call('HSET', task, 'open', 0, 'keep', ttl) -- disown lets it expire when nothing waits any more
     return
   end
   -- Kept for ever, the count must say that nothing is open; with a time to live its presence says so.
@@ -98,15 +103,20 @@ end
 -- disown ends ownership of a task and moves the oldest entry that waited for it to the inbox.
 -- `queued` is what the caller has read of that field, or nil to have it read here.
 local function disown(P, task, queued)
+  local function none_waits()
+    local left = redis.call('HMGET', task, 'open', 'keep')
+    redis.call('HDEL', task, 'queued', 'keep')
+    if left[2] and left[1] == '0' then
+      redis.call('HDEL', task, 'open')
+      expire(task, tonumber(left[2]))
+    end
+  end
   redis.call('HDEL', task, 'owner')
   queued = queued or redis.call('HGET', task, 'queued')
   if not queued or tonumber(queued) <= 0 then return end
   local packed = redis.call('LPOP', task .. ':waiting')
-  if not packed then
-    redis.call('HDEL', task, 'queued')
-    return
-  end
-  if redis.call('HINCRBY', task, 'queued', -1) <= 0 then redis.call('HDEL', task, 'queued') end
+  if not packed then return none_waits() end
+  if redis.call('HINCRBY', task, 'queued', -1) <= 0 then none_waits() end
   to_inbox(P, unpack_fields(packed))
 end
 

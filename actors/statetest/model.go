@@ -80,11 +80,13 @@ func (m *model) ask(h *held, req actors.BeginRequest) {
 		if !final {
 			m.fatalf("answer %v, but the unit is %v", b.Answer, u.state)
 		}
+		m.bereaved(h)
 		m.settle(h)
 	case actors.Elsewhere:
 		if final {
 			m.fatalf("elsewhere, but the unit is %v", u.state)
 		}
+		m.bereaved(h)
 		m.settle(h)
 	case actors.Queued:
 		if !m.owned(h) {
@@ -128,6 +130,22 @@ func (m *model) charge(u *unitModel, h *held, b actors.Begun, crash bool) {
 func (m *model) settle(h *held) {
 	m.World.Ack(m.t, h.ref)
 	m.drop(h)
+}
+
+// bereaved follows an answer that let the next waiting entry through because the owner is dead: should that one come back,
+// it owns nothing.
+func (m *model) bereaved(h *held) {
+	id := h.unit.task.GetTaskId()
+	if owner := m.owners[id]; owner == "" || owner == h.node || m.live[owner] {
+		return
+	}
+	rec, err := m.State.Task(m.t.Context(), id)
+	if err != nil {
+		m.fatalf("task: %v", err)
+	}
+	if rec.Owner == "" {
+		delete(m.owners, id)
+	}
 }
 
 // owned says that another live node owns the task.

@@ -123,6 +123,23 @@ var ownerCases = map[string]func(*testing.T, *rig){
 		require.Equal(t, there, r.record("a").Owner)
 		r.deliver(part("a", "3"), third).answers(actors.Queued)
 	},
+	"what waits does not expire with the record of what has ended": func(t *testing.T, r *rig) {
+		one := r.deliver(part("a", "1"), here)
+		b := one.run()
+		two, three := r.deliver(part("a", "2"), there), r.deliver(part("a", "3"), there)
+		two.answers(actors.Queued)
+		three.answers(actors.Queued)
+		r.commit(one.completed(b, "1"))
+		require.Zero(t, r.record("a").TTL, "3 waits, and stands nowhere else")
+		in := r.fromInbox(two.task, third)
+		r.commit(in.completed(in.run(), "2"))
+		require.Positive(t, r.record("a").TTL, "3 stands in the inbox")
+		in = r.fromInbox(three.task, there)
+		b = in.run()
+		require.Zero(t, r.record("a").TTL)
+		r.commit(in.completed(b, "3"))
+		require.Positive(t, r.record("a").TTL)
+	},
 	"everyone is alive while calm": func(t *testing.T, r *rig) {
 		one := r.deliver(newTask("a"), here)
 		one.run()

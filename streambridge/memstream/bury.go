@@ -78,9 +78,14 @@ func (w *world) endTrial(t *Task, u *Unit) {
 	}
 }
 
-// close gives the task a time to live if none of its units is open any more.
+// close gives the task a time to live if none of its units is open any more and no entry waits with it: such an entry was
+// acknowledged and stands nowhere else.
 func (w *world) close(t *Task, now int64, ttl time.Duration) {
-	if t.ended() {
+	switch {
+	case !t.ended():
+	case ttl > 0 && len(t.Waiting) > 0:
+		t.keep = ttl
+	default:
 		w.expire(t, now, ttl)
 	}
 }

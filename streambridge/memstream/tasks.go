@@ -16,8 +16,10 @@ type Task struct {
 	Waiting [][]messages.Pair
 	Units   map[string]*Unit
 	Log     []Line
-	// UntilMS is when it is forgotten; 0 while it has not ended.
+	// UntilMS is when it is forgotten; 0 while it has not ended or entries wait with it.
 	UntilMS int64
+	// keep is the time to live that it gets when nothing waits any more.
+	keep time.Duration
 }
 
 // Unit is the record of one unit of a task. Times are Unix ms.
@@ -132,8 +134,9 @@ func indexed(s messages.State) bool {
 	case messages.State_STATE_FAILED, messages.State_STATE_WAITING, messages.State_STATE_RETRYING,
 		messages.State_STATE_SCHEDULED, messages.State_STATE_CANCELLED:
 		return true
+	default:
+		return false
 	}
-	return false
 }
 
 // become moves a unit to another state and keeps the indexes true.
@@ -161,6 +164,10 @@ func (w *world) disown(t *Task, now int64) {
 	oldest := t.Waiting[0]
 	if t.Waiting = t.Waiting[1:]; len(t.Waiting) == 0 {
 		t.Waiting = nil
+		if t.keep > 0 && t.ended() {
+			w.expire(t, now, t.keep)
+		}
+		t.keep = 0
 	}
 	w.toInbox(now, oldest)
 }
