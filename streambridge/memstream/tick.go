@@ -29,6 +29,7 @@ func (s *Stream) Tick(ctx context.Context, req streambridge.TickRequest) (t stre
 		w.trim(now, &t)
 		w.promoteDue(now, &t)
 		w.drainTypes(now, s.open.node.Types, &t)
+		w.forgetSaved()
 		dead := s.roll(w, now, &t)
 		room := req.Room - s.sweep(w, now, req, &t)
 		s.reap(w, now, room, dead, &t)
@@ -198,6 +199,15 @@ func (w *world) checkQueue(task string, now int64) {
 	}
 	if len(t.Waiting) > 0 {
 		w.due["q:"+messages.Escape(task)] = now + w.lease.Milliseconds()
+	}
+}
+
+// forgetSaved forgets copies whose entries were settled by somebody who did not know of them.
+func (w *world) forgetSaved() {
+	for ref := range w.saved {
+		if g := w.read(ref.Stream); g == nil || g.pending.get(mustID(ref.ID)) == nil {
+			delete(w.saved, ref)
+		}
 	}
 }
 
