@@ -219,9 +219,9 @@ func (b *batcher) send(ctx context.Context, batch []*call) {
 	if len(unknown) == 0 {
 		return
 	}
-	// The server has lost its scripts: the first call of each takes the text along.
+	// The server has lost its scripts, and may lose them again: each call takes its text along.
 	for _, c := range b.exec(ctx, unknown, flags, true) {
-		c.finish(nil, errors.New("the server forgets scripts faster than they are loaded"))
+		c.finish(nil, errors.New("the server does not know a script that it was just given"))
 	}
 }
 
@@ -229,12 +229,10 @@ func (b *batcher) send(ctx context.Context, batch []*call) {
 func (b *batcher) exec(ctx context.Context, batch []*call, flags, texts bool) (unknown []*call) {
 	pipe := b.rdb.Pipeline()
 	cmds := make([]once, len(batch))
-	sent := map[*script]bool{}
 	for i, c := range batch {
 		form := c.script.form(flags)
 		c.args[0], c.args[1] = "evalsha", form.sha
-		if texts && !sent[c.script] {
-			sent[c.script] = true
+		if texts {
 			c.args[0], c.args[1] = "eval", form.source
 		}
 		cmds[i] = once{redis.NewCmd(ctx, c.args...)}
