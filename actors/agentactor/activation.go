@@ -87,27 +87,41 @@ func (a *activation) open(ctx context.Context) *messages.Done {
 	return nil
 }
 
-// begin asks until it is answered. A unit on trial's waiting list waits here: its entry stays in the window.
+// begin asks until it is answered. A suspect that must wait for another's trial waits here: its entry stays in the window.
 func (a *activation) begin(ctx context.Context) error {
-	req := actors.BeginRequest{
-		Task: a.assign.GetTask(), Entry: a.assign.GetEntry().Ref(), Deliveries: a.assign.GetEntry().GetDeliveries(),
-		Wake: a.assign.GetEntry().GetWake(), Consumer: a.cfg.Consumer, Incarnation: a.cfg.Incarnation,
-		Activation: a.assign.GetActivation(), Crash: a.assign.GetCrash(), MaxDeliveries: a.cfg.MaxDeliveries,
-	}
+	inLine := false
+	defer func() {
+		if inLine {
+			a.cfg.trials.leave()
+		}
+	}()
 	for try := 0; ; try++ {
-		begun, err := a.cfg.State.Begin(ctx, req)
+		begun, err := a.cfg.State.Begin(ctx, a.request())
 		switch {
 		case err == nil && begun.Answer != actors.Later:
 			a.begun = begun
 			return nil
-		case err == nil:
-			try = -1
-			if !pause(ctx, begun.Wait) {
+		case err == nil && !inLine:
+			if inLine = a.cfg.trials.queue(ctx); !inLine {
 				return context.Cause(ctx)
 			}
+			try = -1
+		case err == nil:
+			if !a.cfg.trials.pause(ctx, begun.Wait) {
+				return context.Cause(ctx)
+			}
+			try = -1
 		case !pause(ctx, backoff(try)):
 			return context.Cause(ctx)
 		}
+	}
+}
+
+func (a *activation) request() actors.BeginRequest {
+	return actors.BeginRequest{
+		Task: a.assign.GetTask(), Entry: a.assign.GetEntry().Ref(), Deliveries: a.assign.GetEntry().GetDeliveries(),
+		Wake: a.assign.GetEntry().GetWake(), Consumer: a.cfg.Consumer, Incarnation: a.cfg.Incarnation,
+		Activation: a.assign.GetActivation(), Crash: a.assign.GetCrash(), MaxDeliveries: a.cfg.MaxDeliveries,
 	}
 }
 
@@ -179,10 +193,12 @@ func (a *activation) decide(v actors.Verdict, agent actors.Agent) actors.Verdict
 //
 //go:noinline
 func (a *activation) commit(ctx context.Context) *messages.Done {
+	if a.begun.Trial {
+		defer a.cfg.trials.end()
+	}
 	switch {
 	case errors.Is(context.Cause(ctx), actors.ErrLeaseLost):
-		a.cfg.Hooks.Lost(a.assign.GetTask())
-		return a.done(messages.Verdict_VERDICT_DROP)
+		return a.giveUp()
 	case a.verdict.Outcome == messages.Outcome_OUTCOME_UNSPECIFIED:
 		a.cfg.Hooks.Lost(a.assign.GetTask())
 		return a.done(messages.Verdict_VERDICT_DROP)
@@ -191,7 +207,7 @@ func (a *activation) commit(ctx context.Context) *messages.Done {
 	}
 	c := a.outcome()
 	for try := 0; ; try++ {
-		err := a.cfg.State.Commit(a.cfg.Hard, c)
+		err := a.cfg.State.Commit(a.cfg.Hard, c) //nolint:contextcheck // outlives the activation's context on purpose
 		switch {
 		case err == nil:
 			a.cfg.Hooks.Ended(a.assign.GetTask(), c, time.Since(a.began))
@@ -199,7 +215,7 @@ func (a *activation) commit(ctx context.Context) *messages.Done {
 		case errors.Is(err, actors.ErrLeaseLost):
 			a.cfg.Hooks.Lost(a.assign.GetTask())
 			return a.done(messages.Verdict_VERDICT_DROP)
-		case !pause(a.cfg.Hard, backoff(try)):
+		case !pause(a.cfg.Hard, backoff(try)): //nolint:contextcheck // as above
 			return a.done(messages.Verdict_VERDICT_DROP)
 		}
 	}
@@ -213,6 +229,20 @@ func (a *activation) interrupt() *messages.Done {
 		a.cfg.Hooks.Ended(a.assign.GetTask(), c, 0)
 	}
 	return a.done(messages.Verdict_VERDICT_DROP)
+}
+
+// giveUp ends the ownership of a task whose entry another node has. If that one has begun, the fence refuses this and
+// nothing is lost; if it has not, it would wait for an owner that lives and is not at work, as long as it lives.
+func (a *activation) giveUp() *messages.Done {
+	a.cfg.Hooks.Lost(a.assign.GetTask())
+	a.verdict = actors.Verdict{Outcome: messages.Outcome_OUTCOME_INTERRUPTED, Error: actors.ErrLeaseLost.Error()}
+	c := a.outcome()
+	for try := 0; ; try++ {
+		err := a.cfg.State.Commit(a.cfg.Hard, c)
+		if err == nil || errors.Is(err, actors.ErrLeaseLost) || !pause(a.cfg.Hard, backoff(try)) {
+			return a.done(messages.Verdict_VERDICT_DROP)
+		}
+	}
 }
 
 func (a *activation) outcome() actors.Commit {

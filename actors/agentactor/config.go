@@ -28,6 +28,8 @@ type Config struct {
 	// Logger is the one that Context.Log derives from.
 	Logger *slog.Logger
 	Hooks  Hooks
+
+	trials *trials // set by Props
 }
 
 // Hooks tell the runtime what happens. They are called from the activations' goroutines and may only count or enqueue.
