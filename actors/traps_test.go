@@ -259,7 +259,8 @@ func TestUnstorable(t *testing.T) {
 		"func inside":       actors.Func(func(c *actors.Context, m struct{ F []func() }) (int, error) { return 0, nil }),
 		"protobuf inside": actors.Func(func(c *actors.Context, m struct {
 			D map[string]*durationpb.Duration
-		}) (int, error) {
+		},
+		) (int, error) {
 			return 0, nil
 		}),
 		"protobuf embedded":     actors.Func(func(c *actors.Context, m *struct{ *messages.Entry }) (int, error) { return 0, nil }),

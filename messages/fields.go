@@ -43,8 +43,15 @@ func (f FieldNames) WithDefaults() FieldNames {
 func (f FieldNames) Validate() error {
 	seen := map[string]string{}
 	for _, p := range []struct{ meaning, name string }{
-		{"TaskID", f.TaskID}, {"Type", f.Type}, {"Payload", f.Payload}, {"Step", f.Step}, {"Attempt", f.Attempt},
-		{"CreatedAt", f.CreatedAt}, {"ContentType", f.ContentType}, {"EventID", f.EventID}, {"Source", f.Source},
+		{"TaskID", f.TaskID},
+		{"Type", f.Type},
+		{"Payload", f.Payload},
+		{"Step", f.Step},
+		{"Attempt", f.Attempt},
+		{"CreatedAt", f.CreatedAt},
+		{"ContentType", f.ContentType},
+		{"EventID", f.EventID},
+		{"Source", f.Source},
 		{"TraceParent", f.TraceParent},
 	} {
 		if other, ok := seen[p.name]; ok && p.name != "" {

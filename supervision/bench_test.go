@@ -10,7 +10,6 @@ import (
 	"time"
 
 	"github.com/redis/go-redis/v9"
-
 	"github.com/stretchr/testify/require"
 
 	"github.com/weir-run/weir/actors"

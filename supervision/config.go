@@ -132,8 +132,12 @@ func (c Config) Validate() error {
 	for _, f := range []struct {
 		name  string
 		value int64
-	}{{"InFlight", int64(c.InFlight)}, {"InFlightBytes", c.InFlightBytes}, {"MaxPayload", int64(c.MaxPayload)},
-		{"MaxResult", int64(c.MaxResult)}} {
+	}{
+		{"InFlight", int64(c.InFlight)},
+		{"InFlightBytes", c.InFlightBytes},
+		{"MaxPayload", int64(c.MaxPayload)},
+		{"MaxResult", int64(c.MaxResult)},
+	} {
 		if f.value < 1 {
 			bad("%s (%d) must be at least 1", f.name, f.value)
 		}

@@ -4,7 +4,7 @@ import (
 	"context"
 	"fmt"
 	"io"
-	"log"
+	"log" //nolint:depguard // hclog.Logger has methods that return one
 	"log/slog"
 	"sync/atomic"
 	"time"

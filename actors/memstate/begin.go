@@ -67,6 +67,7 @@ func (b *beginner) settled() actors.Answer {
 			return actors.AlreadyDone
 		case messages.State_STATE_CANCELLED:
 			return actors.CancelledBefore
+		default: // not ended
 		}
 	}
 	if b.req.Wake != wake {

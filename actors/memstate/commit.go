@@ -97,6 +97,7 @@ func (k *committer) commit() error {
 		k.unit.Interruptions++
 		k.tx.Note(k.task, "interrupted", cut(k.c.Error))
 		k.tx.Become(k.task, k.unit, messages.State_STATE_PENDING, false)
+	default: // no outcome leads there
 	}
 	// A node that was silent for a lease may have lost the task to one that is at another unit of it.
 	if k.task.Owner == "" || k.task.Owner == k.c.Fence.Incarnation {

@@ -125,6 +125,7 @@ func draw(t *rapid.T) move {
 				h.begun = b
 			case actors.Queued:
 				m.drop(h.Ref)
+			default: // it stays pending
 			}
 			return s.begun(b)
 		})
@@ -257,6 +258,7 @@ func commit(t *rapid.T, of func(func(*side, *member, *holding) any) func(*side) 
 		c.Error, c.Charge = "why", messages.Charge(rapid.IntRange(0, 6).Draw(t, "charge"))
 		c.After = rapid.SampledFrom([]time.Duration{0, 0, time.Hour}).Draw(t, "after")
 		c.Reason, c.Detail = messages.Reason_REASON_REJECTED, rapid.SampledFrom([]string{"", "detail"}).Draw(t, "detail")
+	default: // nothing to say
 	}
 	acked := rapid.Bool().Draw(t, "acked")
 	return of(func(s *side, m *member, h *holding) any {

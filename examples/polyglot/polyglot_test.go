@@ -55,7 +55,9 @@ func TestProducers(t *testing.T) {
 	require.JSONEq(t, `{"order":"A-3","cents":2190}`, result(rt.Client().Task("order-A-3")))
 
 	host, port, _ := strings.Cut(server.Addr(), ":")
-	cli := func(args ...string) { run("redis-cli", append([]string{"-h", host, "-p", port, "XADD", "agent:tasks", "*"}, args...)...) }
+	cli := func(args ...string) {
+		run("redis-cli", append([]string{"-h", host, "-p", port, "XADD", "agent:tasks", "*"}, args...)...)
+	}
 	cli("task_id", "order-A-1", "type", "echo", "payload", `{"order":"A-1","cents":1990}`, "content_type", "application/json")
 	cli("task_id", "order-A-2x", "step", "charge", "type", "echo", "payload", `{"cents":1990}`)
 	cli("task_id", "order-A-2x", "step", "ship", "type", "echo", "payload", `{"to":"Ghent"}`)

@@ -33,13 +33,14 @@ func (s *Stream) Beat(ctx context.Context, held []streambridge.Held) (beat strea
 func inOrder(w *world, held []streambridge.Held) []streambridge.Held {
 	inbox := w.keys.Inbox()
 	return slices.SortedStableFunc(slices.Values(held), func(a, b streambridge.Held) int {
-		switch {
-		case a.Stream == b.Stream:
+		switch a.Stream {
+		case b.Stream:
 			return mustID(a.ID).compare(mustID(b.ID))
-		case a.Stream == inbox:
+		case inbox:
 			return 1
+		default:
+			return -1
 		}
-		return -1
 	})
 }
 

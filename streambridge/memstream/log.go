@@ -74,13 +74,10 @@ func (l *log) group(name string) *group {
 }
 
 // join makes the group when it is missing, to read what comes after id.
-func (l *log) join(name string, after entryID) *group {
-	g := l.groups[name]
-	if g == nil {
-		g = &group{delivered: after, consumers: map[string]*consumer{}}
-		l.groups[name] = g
+func (l *log) join(name string, after entryID) {
+	if l.groups[name] == nil {
+		l.groups[name] = &group{delivered: after, consumers: map[string]*consumer{}}
 	}
-	return g
 }
 
 // lost counts the entries of gone that the group had not been handed: somebody else trimmed or deleted them.

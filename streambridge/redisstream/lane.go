@@ -61,7 +61,7 @@ func (s *Stream) takeLane(ctx context.Context, b *binding) (*lane, error) {
 
 // giveLane takes a lane back. One that failed is closed: the next read dials again, and so finds a new master, a new
 // address or the slot's new node.
-func (s *Stream) giveLane(l *lane, failed bool) {
+func (s *Stream) giveLane(ctx context.Context, l *lane, failed bool) {
 	s.mu.Lock()
 	if !failed && !s.closed {
 		s.idle = append(s.idle, l)
@@ -73,7 +73,7 @@ func (s *Stream) giveLane(l *lane, failed bool) {
 	l.close()
 	if cluster, ok := s.rdb.(*redis.ClusterClient); ok {
 		// The slot may have moved, which only a command through the cluster's own client would tell it.
-		cluster.ReloadState(context.Background())
+		cluster.ReloadState(context.WithoutCancel(ctx))
 	}
 }
 

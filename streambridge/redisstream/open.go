@@ -50,7 +50,7 @@ func (s *Stream) Open(ctx context.Context, names messages.Names, node messages.N
 	if l.client != nil {
 		err = l.client.Ping(ctx).Err()
 	}
-	s.giveLane(l, err != nil)
+	s.giveLane(ctx, l, err != nil)
 	if err != nil {
 		return fmt.Errorf("connect to Redis at %s: %w", b.address(), err)
 	}

@@ -35,7 +35,7 @@ func (s *Stream) Read(ctx context.Context, count int, block time.Duration) ([]st
 		return nil, fmt.Errorf("read %s: %w", b.keys.Stream, err)
 	}
 	reply, err := l.do(ctx, b.readArgs(l, count, block))
-	s.giveLane(l, err != nil && !errors.Is(err, redis.Nil))
+	s.giveLane(ctx, l, err != nil && !errors.Is(err, redis.Nil))
 	switch {
 	case err == nil:
 		entries, err := b.readReply(reply)
