@@ -18,6 +18,8 @@ type Job struct {
 	// Handler is the part of the task's type after the slash; see Agents.Find.
 	Handler string
 	Task    *messages.Task
+	// Stream is the public stream, which tells effects of tasks apart that are named by nothing but their entry's id.
+	Stream string
 	// Begun is the store's answer Run to Begin.
 	Begun Begun
 	// Store keeps the checkpoints.

@@ -15,7 +15,9 @@ type StepContext struct {
 	context.Context
 	// Name of the step.
 	Name string
-	// Key names this effect for the world outside: hand it over as an idempotency key. The same in every attempt.
+	// Key names this effect for the world outside: hand it over as an idempotency key. The same in every attempt. It is
+	// Key(task id, unit, name); where the entry's own id stands for a task id, "<stream>/" stands before that, because two
+	// streams may have entries with one id.
 	Key string
 	// Attempt counts the step's tries that Weir knows of, this one included: 1 on the first.
 	Attempt int
@@ -49,12 +51,21 @@ const chunkTries = 1000
 func newStepContext(ctx context.Context, a *activation, name string, attempt, try int) StepContext {
 	t := a.job.Task
 	s := StepContext{
-		Name: name, Key: messages.EffectKey(t.GetTaskId(), t.GetUnit(), name), Attempt: attempt, act: a,
+		Name: name, Key: messages.EffectKey(a.job.effectID(), t.GetUnit(), name), Attempt: attempt, act: a,
 		order: int(a.job.Begun.Fence.Number)*chunkTries + min(try, chunkTries-1),
 	}
 	v := &stepValue{act: a, step: &s}
 	s.Context = context.WithValue(ctx, stepKey{}, v)
 	return s
+}
+
+// effectID is what the keys of a task's effects start with.
+func (j *Job) effectID() string {
+	id := j.Task.GetTaskId()
+	if j.Stream != "" && id == j.Task.GetOrigin() {
+		return j.Stream + "/" + id
+	}
+	return id
 }
 
 // Publish shows a piece of the result to those who Follow the task, such as a token of a model's answer. It is a best

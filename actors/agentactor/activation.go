@@ -149,7 +149,7 @@ func (a *activation) job() (job *actors.Job, props any) {
 		return nil, props
 	}
 	return &actors.Job{
-		Agent: agent, Handler: handler, Task: a.assign.GetTask(), Begun: a.begun, Store: a.cfg.State, Desk: a.cfg.State,
+		Agent: agent, Handler: handler, Task: a.assign.GetTask(), Stream: a.cfg.Stream, Begun: a.begun, Store: a.cfg.State, Desk: a.cfg.State,
 		MaxResult: a.cfg.MaxResult, Logger: a.cfg.Logger, OnStep: a.cfg.Hooks.Step, OnStuck: a.cfg.Hooks.Stuck,
 	}, nil
 }
