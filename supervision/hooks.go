@@ -34,7 +34,8 @@ func (r *Runtime) hooks() agentactor.Hooks {
 				r.log.Warn("task failed", "task_id", t.GetTaskId(), "unit", t.GetUnit(), "type", t.GetType(), "reason", actors.ReasonName(c.Reason))
 			}
 		},
-		Lost: func(*messages.Task) { r.counts.lost.Add(1) },
+		Lost:  func(*messages.Task) { r.counts.lost.Add(1) },
+		Store: r.store.heard,
 		Step: func(e actors.StepEvent) {
 			if r.hub.wanted() {
 				r.hub.publish(StepRan{e})

@@ -45,6 +45,7 @@ type Runtime struct {
 	stopped chan struct{} // closed when Run has ended
 	hard    context.CancelFunc
 	failed  chan error // the first fault of an own actor
+	store   storeHealth
 }
 
 type phase int
@@ -75,6 +76,7 @@ func New(cfg Config) (*Runtime, error) {
 			Lease: cfg.Lease, Beat: cfg.Beat, Host: host, PID: os.Getpid(),
 		},
 	}
+	r.store.log = r.log
 	r.bridge, err = streambridge.New(streambridge.Config{
 		Stream: cfg.Stream, Upkeep: cfg.Stream, Names: cfg.Names, Node: r.node,
 		Lease: cfg.Lease, Beat: cfg.Beat, Tick: cfg.Tick,
@@ -243,7 +245,10 @@ func (r *Runtime) Ready() error {
 	if err := r.phaseError(); err != nil {
 		return err
 	}
-	return r.bridge.Health().Ready(time.Now())
+	if err := r.bridge.Health().Ready(time.Now()); err != nil {
+		return err
+	}
+	return r.store.ready(time.Now())
 }
 
 // Live says why the process should be restarted, or nil. A Redis that is away is no reason: a restart would not help.

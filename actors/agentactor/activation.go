@@ -97,6 +97,9 @@ func (a *activation) begin(ctx context.Context) error {
 	}()
 	for try := 0; ; try++ {
 		begun, err := a.cfg.State.Begin(ctx, a.request())
+		if ctx.Err() == nil {
+			a.heard(err)
+		}
 		switch {
 		case err == nil && begun.Answer != actors.Later:
 			a.begun = begun
@@ -114,6 +117,13 @@ func (a *activation) begin(ctx context.Context) error {
 		case !pause(ctx, backoff(try)):
 			return context.Cause(ctx)
 		}
+	}
+}
+
+// heard tells the runtime how the store fares.
+func (a *activation) heard(err error) {
+	if f := a.cfg.Hooks.Store; f != nil {
+		f(err)
 	}
 }
 
@@ -208,6 +218,9 @@ func (a *activation) commit(ctx context.Context) *messages.Done {
 	c := a.outcome()
 	for try := 0; ; try++ {
 		err := a.cfg.State.Commit(a.cfg.Hard, c) //nolint:contextcheck // outlives the activation's context on purpose
+		if a.cfg.Hard.Err() == nil && !errors.Is(err, actors.ErrLeaseLost) {
+			a.heard(err)
+		}
 		switch {
 		case err == nil:
 			a.cfg.Hooks.Ended(a.assign.GetTask(), c, time.Since(a.began))

@@ -42,6 +42,8 @@ type Hooks struct {
 	Ended func(t *messages.Task, c actors.Commit, ran time.Duration)
 	// Lost: a write was refused because the fence is old.
 	Lost func(t *messages.Task)
+	// Store: a Begin or Commit was answered (nil) or failed. nil is allowed.
+	Store func(err error)
 	// Step: an attempt of a step ran. nil is allowed.
 	Step func(actors.StepEvent)
 	// Stuck: a step ran on after its timeout (+1), or ended at last (−1).
