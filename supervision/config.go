@@ -21,9 +21,10 @@ type Stream interface {
 
 // Keep says how long records outlive their task. Zero means the default.
 type Keep struct {
-	// Succeeded and Cancelled tasks: default 24 h.
+	// Succeeded and Cancelled tasks: default 24 h. At least ten leases: the record is how a node that takes over an entry
+	// whose acknowledgement was lost knows that its work is done.
 	Succeeded time.Duration
-	// Failed tasks: default 7 days.
+	// Failed tasks: default 7 days, and as long as their dead letters: a retry goes on from the record's checkpoints.
 	Failed time.Duration
 	// Dead letters: default 30 days.
 	Dead time.Duration
@@ -156,6 +157,9 @@ func (c Config) Validate() error {
 	}
 	if c.Keep.Succeeded < 0 || c.Keep.Failed < 0 || c.Keep.Dead < 0 {
 		bad("Keep (%s, %s, %s) must not be negative", c.Keep.Succeeded, c.Keep.Failed, c.Keep.Dead)
+	}
+	if c.Keep.Succeeded >= 0 && c.Keep.Succeeded < 10*c.Lease {
+		bad("Keep.Succeeded (%s) must be at least 10×Lease (%s)", c.Keep.Succeeded, c.Lease)
 	}
 	return errors.Join(errs...)
 }

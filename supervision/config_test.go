@@ -36,6 +36,7 @@ func TestImpossibleValuesAreNamed(t *testing.T) {
 		{func(c *Config) { c.MaxPayload = 1 << 30 }, "MaxPayload (1073741824) must be at most InFlightBytes (67108864)"},
 		{func(c *Config) { c.MaxDeliveries = -2 }, "MaxDeliveries (-2) must be at least 1, or -1"},
 		{func(c *Config) { c.Restarts.Cap = time.Millisecond }, "Restarts.Cap (1ms) must be at least Restarts.Base (100ms)"},
+		{func(c *Config) { c.Keep.Succeeded = time.Minute }, "Keep.Succeeded (1m0s) must be at least 10×Lease (15s)"},
 		{func(c *Config) { c.Keep.Failed = -1 }, "Keep (24h0m0s, -1ns, 720h0m0s) must not be negative"},
 		{func(c *Config) { c.Names.Stream = "a{b" }, `Names.Stream ("a{b")`},
 		{func(c *Config) { c.Names.Fields.Type = "task_id" }, `Names.Fields.TaskID and Names.Fields.Type are both "task_id"`},

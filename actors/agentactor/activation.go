@@ -262,7 +262,8 @@ func (a *activation) outcome() actors.Commit {
 	c := a.verdict.Commit(a.assign.GetTask(), a.begun.Fence, a.assign.GetEntry().Ref())
 	c.TTL, c.DeadTTL, c.Index = a.cfg.KeepSucceeded, a.cfg.KeepDead, a.cfg.Index
 	if a.verdict.Outcome == messages.Outcome_OUTCOME_REJECTED {
-		c.TTL = a.cfg.KeepFailed
+		// Its dead letter may be retried, and goes on from the checkpoints: an effect without them would run blindly again.
+		c.TTL = max(a.cfg.KeepFailed, a.cfg.KeepDead)
 	}
 	return c
 }
