@@ -56,7 +56,9 @@ func MaxBacklog(n int64) ClientOption {
 	}
 }
 
-// RememberIDs is how long a submitted id is remembered, so that submitting it again adds nothing. Default 7 days.
+// RememberIDs is how long a submitted id is remembered, so that submitting it again adds nothing. Default 24 hours, as
+// long as the record of a task that succeeded is kept. Longer than that, and a task whose record has expired counts as
+// submitted and not begun: its id cannot be used again, and who waits for its result waits in vain.
 func RememberIDs(d time.Duration) ClientOption {
 	return func(c *Client) error {
 		c.ttl = d
@@ -74,7 +76,7 @@ func positive(name string, n int64) error {
 const (
 	defaultMaxPayload = 1 << 20
 	defaultMaxLen     = 50_000
-	defaultRemember   = 7 * 24 * time.Hour
+	defaultRemember   = 24 * time.Hour
 	maxFieldBytes     = 16 << 10
 )
 

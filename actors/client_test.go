@@ -105,7 +105,7 @@ func TestSubmit(t *testing.T) {
 	s := d.subs[0]
 	require.Equal(t, messages.WorkHash("refund/amend", []byte("\x12\x031-1")), s.Work)
 	require.EqualValues(t, 50_000, s.MaxLen)
-	require.Equal(t, 7*24*time.Hour, s.TTL)
+	require.Equal(t, 24*time.Hour, s.TTL)
 	fields := map[string]string{}
 	for _, f := range s.Fields {
 		fields[f.Name] = f.Value

@@ -9,6 +9,11 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/weir-run/weir/actors"
+	"github.com/weir-run/weir/actors/redisstate"
+	"github.com/weir-run/weir/messages"
+	"github.com/weir-run/weir/streambridge/redisstream"
+	"github.com/weir-run/weir/streambridge/redistest"
+	"github.com/weir-run/weir/supervision"
 )
 
 // A dead letter that is retried goes on from the task's checkpoints, so these must not expire before it does: a step that
@@ -31,4 +36,23 @@ func TestAFailedTaskIsKeptAsLongAsItsDeadLetter(t *testing.T) {
 		require.NoError(t, err)
 		require.Greater(t, rec.TTL, 99*time.Hour)
 	})
+}
+
+// A submitted id that is remembered longer than the task's record would stand for a task that never begins: the same work
+// submitted again would be known and never run.
+func TestASubmittedIDIsForgottenWithItsTask(t *testing.T) {
+	client := redistest.Shared(t).Client()
+	b := backend{actors.Names{Stream: redistest.Name(t), Group: "g"}, func() (supervision.Stream, actors.State) {
+		return redisstream.New(client), redisstate.New(client)
+	}}
+	agents := actors.Agents{"echo": actors.Func(func(*actors.Context, struct{}) (string, error) { return "ok", nil })}
+	rt, _ := start(t, b.config("a", agents))
+	require.Equal(t, "ok", result[string](t, submit(t, rt.Client(), actors.NewTask{Type: "echo", ID: "x", Payload: struct{}{}})))
+	keys, err := messages.NewKeys(b.names.WithDefaults())
+	require.NoError(t, err)
+	record, err := client.PTTL(t.Context(), keys.Task("x")).Result()
+	require.NoError(t, err)
+	marker, err := client.PTTL(t.Context(), keys.Submitted("x")).Result()
+	require.NoError(t, err)
+	require.LessOrEqual(t, marker, record)
 }

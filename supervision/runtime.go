@@ -63,7 +63,7 @@ func New(cfg Config) (*Runtime, error) {
 	if err := cfg.Validate(); err != nil {
 		return nil, fmt.Errorf("supervision.Config: %w", err)
 	}
-	client, err := actors.NewClient(cfg.State, cfg.Names)
+	client, err := actors.NewClient(cfg.State, cfg.Names, actors.RememberIDs(cfg.Keep.Succeeded))
 	if err != nil {
 		return nil, fmt.Errorf("supervision.Config: %w", err)
 	}
