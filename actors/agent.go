@@ -15,7 +15,8 @@ import (
 type Handler[A any] struct {
 	name string
 	err  error
-	call func(a *A, c *Context, in stored) (stored, error)
+	// bind decodes the message, and gives the call that is left.
+	bind func(in stored) (call func(*A, *Context) (stored, error), err error)
 }
 
 // On makes a handler of a method, such as On((*Refund).Handle). The message M and the result R are protobuf messages (as
@@ -25,16 +26,18 @@ func On[A, M, R any](f func(*A, *Context, M) (R, error)) Handler[A] {
 	if f == nil {
 		h.err = errors.Join(h.err, fmt.Errorf("%w: a handler without a function", ErrMisuse))
 	}
-	h.call = func(a *A, c *Context, in stored) (stored, error) {
+	h.bind = func(in stored) (func(*A, *Context) (stored, error), error) {
 		m, err := decode[M](in, true)
 		if err != nil {
-			return stored{}, &payloadError{err}
+			return nil, &payloadError{err}
 		}
-		r, err := f(a, c, m)
-		if err != nil {
-			return stored{}, err
-		}
-		return encode(r)
+		return func(a *A, c *Context) (stored, error) {
+			r, err := f(a, c, m)
+			if err != nil {
+				return stored{}, err
+			}
+			return encode(r)
+		}, nil
 	}
 	return h
 }
@@ -73,8 +76,11 @@ type Agent struct {
 	warn     *warner
 }
 
-// route runs one handler on a fresh value.
-type route func(c *Context, in stored) (stored, error)
+// route decodes the message of one handler.
+type route func(in stored) (bound, error)
+
+// bound runs the handler on its message and a fresh value.
+type bound func(c *Context) (stored, error)
 
 // Of makes an agent whose fresh function gives the value that handlers run on: a new one each time, since what a value
 // keeps between two calls is neither stored nor shared between nodes.
@@ -93,7 +99,7 @@ func Of[A any](fresh func() *A, handlers ...Handler[A]) Agent {
 		if h.name == "" {
 			what = "handler"
 		}
-		if h.call == nil {
+		if h.bind == nil {
 			h.err = fmt.Errorf("%w: a zero Handler", ErrMisuse)
 		}
 		if h.err != nil {
@@ -102,12 +108,18 @@ func Of[A any](fresh func() *A, handlers ...Handler[A]) Agent {
 		if _, twice := a.routes[h.name]; twice {
 			a.err = errors.Join(a.err, fmt.Errorf("%w: two handlers named %q: tell them apart with As", ErrMisuse, h.name))
 		}
-		a.routes[h.name] = func(c *Context, in stored) (stored, error) {
-			v := fresh()
-			if v == nil {
-				return stored{}, c.misuse("the agent's value is nil")
+		a.routes[h.name] = func(in stored) (bound, error) {
+			call, err := h.bind(in)
+			if err != nil {
+				return nil, err
 			}
-			return h.call(v, c, in)
+			return func(c *Context) (stored, error) {
+				v := fresh()
+				if v == nil {
+					return stored{}, c.misuse("the agent's value is nil")
+				}
+				return call(v, c)
+			}, nil
 		}
 	}
 	return a

@@ -89,41 +89,59 @@ func (v Verdict) Commit(t *messages.Task, fence Fence, entry messages.Ref) Commi
 // ctx bounds the activation; its cause says why it ended: ErrLeaseLost, ErrCancelled, ErrDraining (as is any other cause).
 // A handler's panic leaves Activate as it is, or as a *Panic from a goroutine of Weir's; the caller charges it as a crash.
 // So does runtime.Goexit, which only the caller's deferred function can see. The job must not be changed any more.
-//
-// While the handler runs there is little of Weir's on its stack: see settle.
 func Activate(ctx context.Context, job *Job) Verdict {
-	a, run, v := prepare(ctx, job)
-	if run == nil {
+	ready, v := Prepare(ctx, job)
+	if ready == nil {
 		return v
 	}
-	if d := job.Agent.set.timeout; d > 0 {
+	return ready.Run()
+}
+
+// Ready is an activation whose message is decoded.
+//
+// Activate in two halves is for a runtime with a hundred thousand handlers that sleep. What a goroutine costs is the
+// stack that it once needed, and decoding needs more than most handlers: prepared on one goroutine and run on a fresh one,
+// a sleeping handler stands on 4 kB instead of 8 or 16.
+type Ready struct {
+	act  *activation
+	call bound
+}
+
+// Prepare decodes the job's message. It returns nil where the handler is not to run; the verdict says why. A panic of the
+// message's own decoding leaves Prepare as it is.
+func Prepare(ctx context.Context, job *Job) (*Ready, Verdict) {
+	if v, spent := Spent(job.Begun.Ledger, job.Agent.Budget()); spent {
+		return nil, v
+	}
+	find, ok := job.Agent.routes[job.Handler]
+	if !ok {
+		return nil, rejected(messages.Reason_REASON_UNKNOWN_HANDLER,
+			fmt.Errorf("the agent of %q has no handler %q", job.Task.GetType(), job.Handler))
+	}
+	a := newActivation(ctx, job)
+	call, err := find(stored{job.Task.GetContentType(), job.Task.GetPayload()})
+	if err != nil {
+		return nil, a.settle(&Context{act: a}, stored{}, err)
+	}
+	return &Ready{act: a, call: call}, Verdict{}
+}
+
+// Run calls the handler; once. See Activate.
+func (r *Ready) Run() Verdict {
+	a := r.act
+	if d := a.job.Agent.set.timeout; d > 0 {
 		var cancel context.CancelFunc
-		a.ctx, cancel = context.WithTimeoutCause(ctx, d, &timeoutError{what: "activation", after: d})
+		a.ctx, cancel = context.WithTimeoutCause(a.ctx, d, &timeoutError{what: "activation", after: d})
 		defer cancel()
 	}
 	c := &Context{act: a}
 	defer a.end()
-	out, err := run(c, stored{job.Task.GetContentType(), job.Task.GetPayload()})
+	out, err := r.call(c)
 	return a.settle(c, out, err)
 }
 
-// prepare finds the handler, or says why it is not to run.
-//
-//go:noinline
-func prepare(ctx context.Context, job *Job) (*activation, route, Verdict) {
-	if v, spent := Spent(job.Begun.Ledger, job.Agent.Budget()); spent {
-		return nil, nil, v
-	}
-	run, ok := job.Agent.routes[job.Handler]
-	if !ok {
-		return nil, nil, rejected(messages.Reason_REASON_UNKNOWN_HANDLER,
-			fmt.Errorf("the agent of %q has no handler %q", job.Task.GetType(), job.Handler))
-	}
-	return newActivation(ctx, job), run, Verdict{}
-}
-
 // settle makes the verdict of what the handler returned. It is a function of its own because its big values would stand
-// on the stack of every handler that sleeps: 16 kB each instead of 4, and there may be a hundred thousand.
+// on the stack of every handler that sleeps.
 //
 //go:noinline
 func (a *activation) settle(c *Context, out stored, err error) Verdict {

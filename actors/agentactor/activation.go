@@ -13,11 +13,11 @@ import (
 	"github.com/weir-run/weir/messages"
 )
 
-// activation is the work of one assignment, from Begin to Commit, on a goroutine of its own.
+// activation is the work of one assignment, from Begin to Commit.
 //
-// A hundred thousand of them may sleep in their handlers at once, and what their goroutines cost is stack. So the phases
-// before and after the handler keep their big values here and run in functions of their own, which have returned or are
-// not yet called while the handler runs.
+// A hundred thousand of them may sleep in their handlers at once, and what their goroutines cost is the stack that they
+// once needed. So big values are kept here and not in the frames below a handler, and in a crowd the handler gets a fresh
+// goroutine, which never needed what Begin and decoding do.
 type activation struct {
 	cfg    *Config
 	assign *messages.Assign
@@ -25,25 +25,66 @@ type activation struct {
 
 	begun   actors.Begun
 	began   time.Time
+	ready   *actors.Ready // nil for a plain protoactor actor
 	verdict actors.Verdict
 }
 
-// run returns what the bridge does with the entry, or the text of a crash: then nothing was committed and the supervisor
-// gives the same assignment to a fresh actor.
-func (a *activation) run(ctx context.Context) (done *messages.Done, crash string) {
-	if done := a.open(ctx); done != nil {
-		return done, ""
-	}
-	if crash := a.handle(ctx); crash != "" {
-		return nil, crash
-	}
-	return a.commit(ctx), ""
+// serve works in goroutines of its own and tells how it ended, once: ended says what the bridge does with the entry;
+// after crashed nothing was committed, and the supervisor gives the same assignment to a fresh actor.
+func (a *activation) serve(ctx context.Context, tell func(any)) {
+	go watched(tell, func() any {
+		if how := a.open(ctx); how != nil {
+			return how
+		}
+		if a.cfg.atWork.Load() < crowd {
+			return a.work(ctx)
+		}
+		go watched(tell, func() any { return a.work(ctx) })
+		return nil
+	})
 }
 
-// open takes the fence. It returns nil when the handler is to run, else what the bridge does with the entry.
-//
-//go:noinline
-func (a *activation) open(ctx context.Context) *messages.Done {
+// crowd is how many handlers have a stack as it comes; it costs a twentieth of a small task to get a fresh one.
+const crowd = 2000
+
+// watched tells what f returns, if anything, also when f never returns. The goroutine outlives neither the handler nor
+// the commit; one that a handler never returns from is the handler's, and what it does next is refused by the fence.
+func watched(tell func(any), f func() any) {
+	how := any(crashed{"the handler ended its goroutine (runtime.Goexit)"})
+	defer func() {
+		if how != nil {
+			tell(how)
+		}
+	}()
+	how = f()
+}
+
+// work runs the handler and commits.
+func (a *activation) work(ctx context.Context) any {
+	a.cfg.atWork.Add(1)
+	defer a.cfg.atWork.Add(-1)
+	if crash := a.handle(ctx); crash != "" {
+		return crashed{crash}
+	}
+	return ended{a.commit(ctx)}
+}
+
+// open takes the fence and decodes the message. It returns nil when the handler is to run.
+func (a *activation) open(ctx context.Context) any {
+	if done := a.take(ctx); done != nil {
+		return ended{done}
+	}
+	if crash := a.prepare(ctx); crash != "" {
+		return crashed{crash}
+	}
+	if a.ready == nil && a.verdict.Outcome != messages.Outcome_OUTCOME_UNSPECIFIED {
+		return ended{a.commit(ctx)}
+	}
+	return nil
+}
+
+// take takes the fence. It returns nil when it is ours and the handler is to run, else what the bridge does with the entry.
+func (a *activation) take(ctx context.Context) *messages.Done {
 	if err := a.begin(ctx); err != nil {
 		return a.done(messages.Verdict_VERDICT_DROP)
 	}
@@ -135,38 +176,42 @@ func (a *activation) request() actors.BeginRequest {
 	}
 }
 
-// handle runs the handler, here or in a plain protoactor actor.
-func (a *activation) handle(ctx context.Context) (crash string) {
-	job, props := a.job()
-	if props != nil {
-		return a.lowRoad(ctx, props)
+// prepare decodes the message: then ready is set, or the verdict. A plain actor decodes by itself.
+func (a *activation) prepare(ctx context.Context) (crash string) {
+	agent, handler, _ := a.cfg.Agents.Find(a.assign.GetTask().GetType())
+	if _, low := agent.External(); low {
+		return ""
 	}
 	defer func() {
 		if r := recover(); r != nil {
 			crash = crashText(r)
 		}
 	}()
-	a.verdict = actors.Activate(ctx, job)
+	a.ready, a.verdict = actors.Prepare(ctx, &actors.Job{
+		Agent: agent, Handler: handler, Task: a.assign.GetTask(), Stream: a.cfg.Stream, Begun: a.begun, Store: a.cfg.State, Desk: a.cfg.State,
+		MaxResult: a.cfg.MaxResult, Logger: a.cfg.Logger, OnStep: a.cfg.Hooks.Step, OnStuck: a.cfg.Hooks.Stuck,
+	})
 	return ""
 }
 
-// job is what the handler needs, or the plain actor's props.
-//
-//go:noinline
-func (a *activation) job() (job *actors.Job, props any) {
-	agent, handler, _ := a.cfg.Agents.Find(a.assign.GetTask().GetType())
-	if props, low := agent.External(); low {
-		return nil, props
+// handle runs the handler, here or in a plain protoactor actor.
+func (a *activation) handle(ctx context.Context) (crash string) {
+	if a.ready == nil {
+		return a.lowRoad(ctx)
 	}
-	return &actors.Job{
-		Agent: agent, Handler: handler, Task: a.assign.GetTask(), Stream: a.cfg.Stream, Begun: a.begun, Store: a.cfg.State, Desk: a.cfg.State,
-		MaxResult: a.cfg.MaxResult, Logger: a.cfg.Logger, OnStep: a.cfg.Hooks.Step, OnStuck: a.cfg.Hooks.Stuck,
-	}, nil
+	defer func() {
+		if r := recover(); r != nil {
+			crash = crashText(r)
+		}
+	}()
+	a.verdict = a.ready.Run()
+	return ""
 }
 
 //go:noinline
-func (a *activation) lowRoad(ctx context.Context, props any) (crash string) {
+func (a *activation) lowRoad(ctx context.Context) (crash string) {
 	agent, _, _ := a.cfg.Agents.Find(a.assign.GetTask().GetType())
+	props, _ := agent.External()
 	v, crash := a.low.run(ctx, props, agent.Timeout(), a.begun)
 	a.verdict = a.decide(v, agent)
 	return crash

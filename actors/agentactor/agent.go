@@ -12,7 +12,7 @@ import (
 
 // Props makes agent actors: each serves one assignment and is then stopped by its supervisor, its parent.
 func Props(cfg Config) *actor.Props {
-	cfg.trials = newTrials()
+	cfg.shared = &shared{trials: newTrials()}
 	return actor.PropsFromProducer(func() actor.Actor { return &agent{cfg: &cfg} })
 }
 
@@ -82,17 +82,7 @@ func (a *agent) start(c actor.Context, m *messages.Assign) {
 	self, root := c.Self(), c.ActorSystem().Root
 	a.low = newLowRoad(a.cfg, m, func(h handOver) { root.Send(self, h) })
 	act := &activation{cfg: a.cfg, assign: m, low: a.low}
-	go func() {
-		// This goroutine outlives neither the handler nor the commit; one that a handler never returns from is the handler's,
-		// and what it does next is refused by the fence.
-		last := any(crashed{"the handler ended its goroutine (runtime.Goexit)"})
-		defer func() { root.Send(self, last) }()
-		if done, crash := act.run(ctx); crash != "" {
-			last = crashed{crash}
-		} else {
-			last = ended{done}
-		}
-	}()
+	act.serve(ctx, func(how any) { root.Send(self, how) })
 }
 
 // stop ends the activation's context with a cause. The goroutine still says how it ended.

@@ -3,6 +3,7 @@ package agentactor
 import (
 	"context"
 	"log/slog"
+	"sync/atomic"
 	"time"
 
 	"github.com/weir-run/weir/actors"
@@ -31,7 +32,13 @@ type Config struct {
 	Logger *slog.Logger
 	Hooks  Hooks
 
-	trials *trials // set by Props
+	*shared // set by Props
+}
+
+// shared is what the activations of a node share beside their Config.
+type shared struct {
+	trials *trials
+	atWork atomic.Int64 // handlers that run
 }
 
 // Hooks tell the runtime what happens. They are called from the activations' goroutines and may only count or enqueue.

@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
 
@@ -50,12 +51,25 @@ func (c *court) Commit(_ context.Context, m actors.Commit) error {
 func activationOf(ctx context.Context, store actors.State, t *trials, id string) *activation {
 	return &activation{
 		cfg: &Config{
-			State: store, trials: t, Hard: ctx,
+			State: store, shared: &shared{trials: t}, Hard: ctx,
 			Hooks:  Hooks{Began: func(*messages.Task, actors.Begun) {}, Ended: func(*messages.Task, actors.Commit, time.Duration) {}},
 			Agents: actors.Agents{"a": actors.Func(func(*actors.Context, actors.Raw) (actors.None, error) { return nil, nil })},
 		},
 		assign: &messages.Assign{Task: &messages.Task{TaskId: id, Type: "a"}, Entry: &messages.Entry{Id: "1-0"}},
 	}
+}
+
+// run serves it to its end.
+func (a *activation) run(t *testing.T, ctx context.Context) messages.Verdict { //nolint:revive // the test first
+	t.Helper()
+	how := make(chan any, 1)
+	a.serve(ctx, func(m any) { how <- m })
+	last, ok := (<-how).(ended)
+	if !ok {
+		t.Errorf("%T instead of an end", last)
+		return 0
+	}
+	return last.done.GetVerdict()
 }
 
 // A crowd of innocent suspects is through as fast as they run, not one a wait, and asks no more than it must.
@@ -67,9 +81,7 @@ func TestSuspectsFollowEachOtherAtOnce(t *testing.T) {
 	for i := range n {
 		a := activationOf(t.Context(), store, line, fmt.Sprint("t", i))
 		all.Go(func() {
-			done, crash := a.run(t.Context())
-			require.Empty(t, crash)
-			require.Equal(t, messages.Verdict_VERDICT_ACK, done.GetVerdict())
+			assert.Equal(t, messages.Verdict_VERDICT_ACK, a.run(t, t.Context()))
 		})
 	}
 	all.Wait()
@@ -85,8 +97,7 @@ func TestASuspectThatGivesUpHoldsUpNobody(t *testing.T) {
 	for i := range 3 {
 		a := activationOf(ctx, store, line, fmt.Sprint("t", i))
 		all.Go(func() {
-			done, _ := a.run(ctx)
-			require.Equal(t, messages.Verdict_VERDICT_DROP, done.GetVerdict())
+			assert.Equal(t, messages.Verdict_VERDICT_DROP, a.run(t, ctx))
 		})
 	}
 	cancel(actors.ErrDraining)
@@ -94,6 +105,5 @@ func TestASuspectThatGivesUpHoldsUpNobody(t *testing.T) {
 	store.mu.Lock()
 	store.trial = ""
 	store.mu.Unlock()
-	done, _ := activationOf(t.Context(), store, line, "next").run(t.Context())
-	require.Equal(t, messages.Verdict_VERDICT_ACK, done.GetVerdict())
+	require.Equal(t, messages.Verdict_VERDICT_ACK, activationOf(t.Context(), store, line, "next").run(t, t.Context()))
 }
