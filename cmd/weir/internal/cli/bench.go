@@ -58,7 +58,7 @@ Rounds are interleaved and medians reported. It works on streams of its own and 
 			return a.bench(cmd.Context(), f)
 		},
 	}
-	a.redisFlag(cmd)
+	a.redisFlag(cmd, "a private redis-server from PATH")
 	a.jsonFlag(cmd)
 	fs := cmd.Flags()
 	fs.IntVar(&f.Tasks, "tasks", 20_000, "tasks a round; of three-step tasks a quarter")

@@ -45,7 +45,7 @@ It ends by itself in some seconds.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error { return a.demo(cmd.Context(), f) },
 	}
-	a.redisFlag(cmd)
+	a.redisFlag(cmd, "a private redis-server from PATH, else memory")
 	a.jsonFlag(cmd)
 	cmd.Flags().BoolVar(&f.keep, "keep", false, "stay up afterwards, to look around with the other commands")
 	cmd.Flags().StringVar(&f.logLevel, "log-level", "off", "the runtime's own log on stderr: trace, debug, info, warn, error or off")

@@ -73,7 +73,7 @@ func (a *app) jsonFlag(cmd *cobra.Command) {
 // groupFlags are for commands that work on one group of a stream.
 func (a *app) groupFlags(cmd *cobra.Command) {
 	fs := cmd.Flags()
-	a.redisFlag(cmd)
+	a.redisFlag(cmd, defaultRedis)
 	fs.StringVar(&a.conn.stream, "stream", "agent:tasks", "stream of tasks")
 	fs.StringVar(&a.conn.group, "group", "agent-workers", "consumer group")
 	fs.StringToStringVar(&a.conn.fields, "fields", nil, "names of the entry's fields, such as task_id=id,payload=body")
@@ -82,8 +82,9 @@ func (a *app) groupFlags(cmd *cobra.Command) {
 	}
 }
 
-func (a *app) redisFlag(cmd *cobra.Command) {
-	cmd.Flags().StringVar(&a.conn.redis, "redis", "", "Redis as redis://, rediss:// or unix:// URL (default $REDIS_URL, else "+defaultRedis+")")
+// redisFlag names the server. The last resort is for the help only.
+func (a *app) redisFlag(cmd *cobra.Command, lastResort string) {
+	cmd.Flags().StringVar(&a.conn.redis, "redis", "", "Redis as redis://, rediss:// or unix:// URL (default $REDIS_URL, else "+lastResort+")")
 	env(cmd.Flags(), "redis")
 }
 
