@@ -24,7 +24,7 @@ var (
 	ErrNotEnded = errors.New("not ended")
 	// ErrTooLarge: a payload or a result is over its cap; nothing was written.
 	ErrTooLarge = errors.New("too large")
-	// ErrBacklogFull: the stream holds MaxLen entries that nobody has acknowledged.
+	// ErrBacklogFull: the stream holds as many unacknowledged entries as the client's MaxBacklog allows.
 	ErrBacklogFull = errors.New("backlog full")
 	// ErrInvalid: a task that can never be submitted as it is: its id, type, fields or payload break a rule that the message names.
 	ErrInvalid = errors.New("invalid task")

@@ -89,7 +89,8 @@ const maxTurns = 1000
 // would get it. A step's longer delays end one activation and begin the next, as they do in a runtime, in no time.
 //
 // The error is the handler's own, or what the runtime made of the call: ErrParked when it waits (a step is in doubt),
-// ErrMisuse, ErrTooLarge. A panic of the handler is the test's.
+// ErrMisuse, ErrTooLarge. One that a runtime would try the task again for is returned too: call again on the same T for the
+// next attempt. A panic of the handler is the test's.
 func Call[M, R any](x *T, h func(*actors.Context, M) (R, error), m M) (R, error) {
 	x.tb.Helper()
 	var zero R
