@@ -34,8 +34,12 @@ type reaper struct {
 	clock    *time.Timer
 	busy     bool // from the begin of a tick until the bridge has taken what it found
 	calm     bool
-	unserved map[string]bool
+	unserved map[string]int // by agent type, how many ticks in a row have found nobody who runs it
 }
+
+// unservedTicks in a row make the alarm: at one of them a node that has just started, or whose server was just emptied, may
+// not be known yet.
+const unservedTicks = 2
 
 // soon is when the next tick follows one that found more than there was room for.
 const soon = 50 * time.Millisecond
@@ -164,15 +168,15 @@ func (r *reaper) judge(m ticked) {
 		r.log.Info("claims wait after a silence of the whole group", "waiting", r.calm)
 		r.monitor.emit(ReclaimCalm{On: r.calm})
 	}
-	now := map[string]bool{}
+	now := map[string]int{}
 	for _, name := range m.tick.Unserved {
-		if now[name] = true; !r.unserved[name] {
+		if now[name] = r.unserved[name] + 1; now[name] == unservedTicks {
 			r.log.Error("entries wait for an agent type that no live node runs", "type", name)
 			r.monitor.emit(TypeUnserved{Type: name})
 		}
 	}
 	for _, name := range slices.Sorted(maps.Keys(r.unserved)) {
-		if !now[name] {
+		if now[name] == 0 && r.unserved[name] >= unservedTicks {
 			r.log.Info("nothing waits for the agent type any more, or a node runs it", "type", name)
 			r.monitor.emit(TypeServed{Type: name})
 		}

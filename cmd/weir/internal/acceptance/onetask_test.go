@@ -94,11 +94,12 @@ func TestManyEntriesOfOneTaskRunOneAtATime(t *testing.T) {
 			c := s.client()
 			const entries = 100
 			others, every := pick(200, 1000), 10*time.Millisecond
+			work := int(time.Duration(others)*every/time.Millisecond) / entries * 8 / 10 // of the task, while the others flow
 			without := s.flow(c, "before", others, every)
 
 			before, began := seen.counts(), time.Now()
 			cpuBefore := cpuOf(t, workers)
-			_, err := c.SubmitAll(t.Context(), entriesOfOne(entries, probeMessage{MS: 10}))
+			_, err := c.SubmitAll(t.Context(), entriesOfOne(entries, probeMessage{MS: work}))
 			require.NoError(t, err)
 			with := s.flow(c, "beside", others, every)
 			ended := func(l line) bool { return l.Event == "end" && l.Task == "one" }

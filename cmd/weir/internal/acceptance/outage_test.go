@@ -31,7 +31,7 @@ func watchHealth(t *testing.T, p *process) *probeHealth {
 	require.NotEmpty(t, h.addr)
 	client := &http.Client{Timeout: 2 * time.Second, Transport: &http.Transport{DisableKeepAlives: true}}
 	h.done.Go(func() {
-		look := time.NewTicker(20 * time.Millisecond)
+		look := time.NewTicker(10 * time.Millisecond)
 		defer look.Stop()
 		for {
 			select {
@@ -209,9 +209,12 @@ func (s *site) ranAfterCommit() []string {
 // The server is emptied under load: what ran is refused, what is submitted again runs once, and it is said loudly.
 func TestAServerEmptiedUnderLoad(t *testing.T) {
 	s := newSite(t, pick(2*time.Second, 5*time.Second))
-	w1 := s.worker("w1", "--health", "127.0.0.1:0")
+	wire := redistest.StartProxy(t, s.srv.Addr())
+	seen := spyOn(wire)
+	w1 := s.worker("w1", "--health", "127.0.0.1:0", "--redis", via(wire))
 	health := watchHealth(t, w1)
-	p1, p2 := s.probe("n1"), s.probe("n2")
+	toWire := func(c *probeConfig) { c.Redis = via(wire) }
+	p1, p2 := s.probe("n1", toWire), s.probe("n2", toWire)
 	effects := s.startLoad("effect", 5*time.Millisecond)
 	var tasks []task
 	names := ids("t", pick(40, 200))
@@ -221,7 +224,7 @@ func TestAServerEmptiedUnderLoad(t *testing.T) {
 	s.submit(tasks...)
 	s.await(waitLong, "all run", func() bool { return s.journal.count(event("start")) == len(names) })
 	before := s.journal.count(event("start"))
-	cpu, calls, began := cpuOf(t, []*process{w1}), s.stat("stats", "total_commands_processed"), time.Now()
+	cpu, calls, began := cpuOf(t, []*process{w1}), seen.counts(), time.Now()
 	require.NoError(t, s.rdb.FlushAll(t.Context()).Err())
 	// The producer does not know what became of its tasks, and submits them again.
 	s.submit(tasks...)
@@ -232,7 +235,8 @@ func TestAServerEmptiedUnderLoad(t *testing.T) {
 	s.await(waitLong, "all that was submitted again has succeeded", func() bool { return allAre(s.states(names), "SUCCEEDED") })
 	took := time.Since(began)
 	used := cpuOf(t, []*process{w1}) - cpu
-	perSecond := float64(s.stat("stats", "total_commands_processed")-calls) / took.Seconds()
+	sent, by := seen.since(calls)
+	perSecond := float64(sent) / took.Seconds()
 	effectIDs := effects.end()
 	s.await(waitLong, "nothing is pending", func() bool { return s.pending() == 0 })
 
@@ -260,11 +264,14 @@ func TestAServerEmptiedUnderLoad(t *testing.T) {
 		require.Equal(t, 1, s.journal.count(event("group_lost", p.name)))
 	}
 	s.await(waitLong, "it is ready", func() bool { now, _ := health.ready(); return now })
+	// Readiness was gone for a moment: too short to be sure to see it by asking.
+	require.Equal(t, 1, w1.logged("calls to the stream fail", "loop=read"))
+	require.Equal(t, 1, w1.logged("works again", "loop=read"))
 	require.Less(t, used, took/2+200*time.Millisecond, "a hot loop")
-	require.Less(t, perSecond, 20_000.0, "a hot loop")
+	require.Less(t, perSecond, 4000.0, "a hot loop: %v", by)
 	after := tally(s.states(effectIDs))
 	require.Empty(t, s.letters())
-	t.Logf("emptied with %d running: all run again and committed once, in %v; the load's states %v (\"\" ended before); %v of CPU, %.0f commands/s with those in scripts; readiness %v",
+	t.Logf("emptied with %d running: all run again and committed once, in %v; the load's states %v (\"\" ended before); %v of CPU, %.0f commands/s; readiness %v",
 		len(names), took.Round(time.Millisecond), after, used, perSecond, health.changes)
 }
 
@@ -305,7 +312,7 @@ func TestAServerUnreachableAtCommit(t *testing.T) {
 			calls := s.stat("stats", "total_commands_processed")
 			time.Sleep(outage)
 			used := cpuOf(t, []*process{w}) - cpu
-			perSecond := float64(s.stat("stats", "total_commands_processed")-calls) / time.Since(began).Seconds()
+			perSecond := float64(s.stat("stats", "total_commands_processed")-calls) / time.Since(began).Seconds() // with those in scripts
 			notReady, _ := health.ready()
 			wire.Heal()
 			healed := time.Now()
