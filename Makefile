@@ -78,6 +78,10 @@ fuzz: deps ## run each fuzz test for FUZZTIME (default 10s)
 bench: deps ## run the Go benchmarks (weir bench measures a whole worker)
 	go test -run '^$$' -bench . -benchmem $(PKG)
 
+.PHONY: accept
+accept: deps ## the acceptance suite with the counts and times that it promises (a quarter of an hour)
+	go test -count 1 -timeout 60m -parallel 1 -v ./cmd/weir/internal/acceptance -full
+
 .PHONY: cover
 cover: deps ## test with coverage over all packages: the total, and bin/cover.html
 	@mkdir -p bin
