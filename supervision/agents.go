@@ -137,13 +137,18 @@ func (a *agents) cancel(c actor.Context, m *messages.Cancel) {
 	case h.pid != nil:
 		c.Send(h.pid, m)
 	default:
-		// It waits out a back-off: nothing runs. A lost or given-up entry is dropped now, a cancelled task is told to its
+		// It waits out a back-off: nothing runs. An entry given up in a drain is dropped now, a cancelled task is told to its
 		// next actor, which ends it under its fence.
 		if m.GetCause() == messages.CancelCause_CANCEL_CAUSE_CANCELLED {
 			h.cancel = m
 			return
 		}
 		h.timer.Stop()
+		if m.GetCause() == messages.CancelCause_CANCEL_CAUSE_LEASE_LOST {
+			// The record says that it runs here; the next actor's Begin mends that, and finds the entry gone.
+			a.spawn(c, h, h.spent)
+			return
+		}
 		a.forget(h)
 		c.Request(a.bridge, &messages.Done{TaskId: m.GetTaskId(), Entry: h.assign.GetEntry(), Verdict: messages.Verdict_VERDICT_DROP})
 	}

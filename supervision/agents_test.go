@@ -155,10 +155,21 @@ func TestACancelDuringTheBackOffDropsTheEntry(t *testing.T) {
 	s := newStage(t, slow, func(actor.Context, *messages.Assign) { panic("bad") })
 	s.assign("a")
 	receive(t, s.events)
-	s.system.Root.Send(s.sup, &messages.Cancel{TaskId: "a", Cause: messages.CancelCause_CANCEL_CAUSE_LEASE_LOST})
+	s.system.Root.Send(s.sup, &messages.Cancel{TaskId: "a", Cause: messages.CancelCause_CANCEL_CAUSE_DRAINING})
 	require.Equal(t, messages.Verdict_VERDICT_DROP, receive(t, s.done).GetVerdict())
 	s.assign("a") // it is free again
 	receive(t, s.events)
+}
+
+// Only a Begin can end the ownership that the record still has.
+func TestALostLeaseEndsTheBackOff(t *testing.T) {
+	slow := Restarts{Max: 3, Within: time.Minute, Base: time.Hour, Cap: time.Hour}
+	s := newStage(t, slow, func(actor.Context, *messages.Assign) { panic("bad") })
+	s.assign("a")
+	receive(t, s.events)
+	receive(t, s.seen)
+	s.system.Root.Send(s.sup, &messages.Cancel{TaskId: "a", Cause: messages.CancelCause_CANCEL_CAUSE_LEASE_LOST})
+	require.Equal(t, "a", receive(t, s.seen).GetTask().GetTaskId())
 }
 
 func TestASecondAssignmentOfATaskIsAFault(t *testing.T) {

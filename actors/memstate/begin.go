@@ -32,11 +32,15 @@ type beginner struct {
 }
 
 func (b *beginner) begin() actors.Begun {
-	if !b.tx.Live(b.req.Incarnation) || !b.tx.PendingWith(b.req.Entry, b.req.Consumer) {
+	if !b.tx.Live(b.req.Incarnation) {
 		return actors.Begun{Answer: actors.NotOurs}
 	}
 	if b.task = b.tx.Task(b.req.Task.GetTaskId()); b.task != nil {
 		b.unit = b.task.Units[b.req.Task.GetUnit()]
+	}
+	if !b.tx.PendingWith(b.req.Entry, b.req.Consumer) {
+		b.giveUp()
+		return actors.Begun{Answer: actors.NotOurs}
 	}
 	if answer := b.settled(); answer != 0 {
 		// The entry in hand may be one that waited: with nobody at work, the next one's turn has come.
@@ -52,6 +56,21 @@ func (b *beginner) begin() actors.Begun {
 		return b.fresh()
 	}
 	return b.again()
+}
+
+// giveUp ends our ownership where the entry is not ours any more. Nobody asks while a unit of the task is at work here; so
+// what the record calls running here is not: its actor crashed, or the answer to its Begin was lost. Who has the entry now
+// would wait for us as long as we live.
+func (b *beginner) giveUp() {
+	u, me := b.unit, b.req.Incarnation
+	if u == nil || u.State != messages.State_STATE_RUNNING || u.Run.Incarnation != me || b.task.Owner != me {
+		return
+	}
+	if u.Reason == 0 { // a sentence stands
+		u.Interruptions++
+		b.tx.Become(b.task, u, messages.State_STATE_PENDING, false)
+	}
+	b.tx.Disown(b.task)
 }
 
 // settled answers for a unit that this entry cannot run; 0 lets it go on.

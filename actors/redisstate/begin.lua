@@ -34,12 +34,11 @@ local known = redis.call('EXISTS', KEYS[3], KEYS[3], task)
 if known < 2 then return {7} end
 local held = redis.pcall('XPENDING', stream, group, entry, entry, '1', consumer)
 if held.err then
-	if string.find(held.err, 'NOGROUP', 1, true) then return {7} end
-	return held
+	if not string.find(held.err, 'NOGROUP', 1, true) then return held end
+	held = {}
 end
-if not held[1] then return {7} end
 
-if known == 2 and not ARGV[9] and #kind <= 64 then
+if held[1] and known == 2 and not ARGV[9] and #kind <= 64 then
 	local t = redis.call('TIME')
 	local now = t[1] .. string.sub('00000' .. t[2], -6, -4)
 	redis.call('HSET', task, 'owner', me, 'fence', '1', 'state', 'RUNNING', 'type', kind, 'work', ARGV[7], 'run', run,
@@ -62,6 +61,19 @@ local now = now_ms()
 local id = string.sub(task, #P + 6)
 local unit = string.sub(u, 1, -2)
 local member = id .. ':' .. unit
+
+-- Not ours any more. Nobody asks while a unit of the task is at work here; so what the record calls running here is not:
+-- its actor crashed, or the answer to its Begin was lost. Who has the entry now would wait for us as long as we live.
+if not held[1] then
+	if state == 'RUNNING' and owner == me and string.sub(h[5], 1, #me + 1) == me .. ':' then
+		if redis.call('HEXISTS', task, u .. 'reason') == 0 then -- a sentence stands
+			redis.call('HINCRBY', task, u .. 'interruptions', 1)
+			redis.call('HSET', task, u .. 'state', 'PENDING', u .. 'updated', now)
+		end
+		disown(P, task, h[7])
+	end
+	return {7}
+end
 
 -- How long another node still owns the task, in ms.
 local left = 0

@@ -140,6 +140,20 @@ var ownerCases = map[string]func(*testing.T, *rig){
 		r.commit(in.completed(b, "3"))
 		require.Positive(t, r.record("a").TTL)
 	},
+	"who asks for an entry that went to another node gives its task up": func(t *testing.T, r *rig) {
+		w := r.deliver(newTask("a"), here)
+		w.run()
+		claimed := w.on(there)
+		claimed.answers(actors.Queued) // the owner lives: it was silent, and is back
+		w.again().answers(actors.NotOurs)
+		require.Empty(t, r.record("a").Owner)
+		in := r.fromInbox(w.task, there)
+		b := in.run()
+		require.Zero(t, b.Ledger.Deaths)
+		require.EqualValues(t, 1, b.Ledger.Interruptions)
+		w.again().answers(actors.NotOurs)
+		r.commit(in.completed(b, "ok"))
+	},
 	"everyone is alive while calm": func(t *testing.T, r *rig) {
 		one := r.deliver(newTask("a"), here)
 		one.run()
