@@ -54,6 +54,7 @@ func (e *effect) find(s StepContext) (stored, bool, error) {
 		return stored{}, false, fmt.Errorf("verify: %w", err)
 	}
 	if found {
+		e.found = true
 		e.replayed()
 	}
 	return out, found, nil
@@ -156,8 +157,12 @@ func (e *effect) done(out stored) (stored, error) {
 		e.count()
 		return stored{}, e.spent(tooLarge("the result", len(out.data), most))
 	}
+	status := messages.StepDone
+	if e.found {
+		status = messages.StepFound
+	}
 	err := e.checkpoint(messages.Step{
-		Status: messages.StepDone, Attempts: e.tries + e.open, EndedMS: time.Now().UnixMilli(),
+		Status: status, Attempts: e.tries + e.open, EndedMS: time.Now().UnixMilli(),
 		ContentType: out.contentType, Value: out.data,
 	})
 	return out, err

@@ -67,6 +67,7 @@ type effect struct {
 	first   time.Time // begin of the first try
 	began   time.Time // begin of the last one
 	unknown bool      // an earlier try may have had its effect
+	found   bool      // the result was looked up: this try did not run
 	intent  bool      // the checkpoint is an intent now
 	open    int       // 1 while a try that an earlier activation began is neither settled nor repeated
 }
@@ -107,13 +108,13 @@ func (e *effect) keyed() bool { return e.opts.verify != nil || e.opts.unrepeatab
 // settle gives the step's result: the kept one, or that of running it as often as its budget allows.
 func (e *effect) settle() (stored, error) {
 	cp, found, err := e.act.lookup(e.name)
-	if found && (cp.Status == messages.StepDone || cp.Status == messages.StepSpent) {
+	if found && (cp.Status.HasResult() || cp.Status == messages.StepSpent) {
 		e.replayed()
 	}
 	switch {
 	case err != nil:
 		return stored{}, e.act.latchTo(err)
-	case found && cp.Status == messages.StepDone:
+	case found && cp.Status.HasResult():
 		return stored{cp.ContentType, cp.Value}, nil
 	case found && cp.Status == messages.StepSpent:
 		return stored{}, &StepError{Step: e.name, Attempts: cp.Attempts, Err: errors.New(cp.Error), class: spentClass(cp.Value)}

@@ -201,16 +201,22 @@ func (b *bank) find(_ context.Context, key string) (string, bool, error) {
 
 // The crash between effect and checkpoint, and the one before the effect.
 func TestVerifyAfterCrash(t *testing.T) {
-	for name, c := range map[string]struct{ happened, finds, paid int }{"after": {1, 1, 1}, "before": {0, 1, 1}} {
+	for name, c := range map[string]struct {
+		happened, finds, paid int
+		kept                  messages.StepStatus
+	}{"after": {1, 1, 1, messages.StepFound}, "before": {0, 1, 1, messages.StepDone}} {
 		t.Run(name, func(t *testing.T) {
 			b := &bank{paid: map[string]int{"t-1:s": c.happened}}
 			w := newWorld(one(b.pay, actors.Verify(b.find)))
 			w.store.steps = map[string]messages.Step{"s": {Name: "s", Status: messages.StepIntent, Attempts: 1}}
-			v := w.activate(t.Context(), `{}`)
-			require.Equal(t, completed, v.Outcome)
-			require.JSONEq(t, `"r1"`, string(v.Result))
-			require.Equal(t, c.paid, b.paid["t-1:s"])
-			require.Equal(t, c.finds, b.finds)
+			for range 2 { // what was found is a checkpoint like any other: neither looked up nor run again
+				v := w.activate(t.Context(), `{}`)
+				require.Equal(t, completed, v.Outcome)
+				require.JSONEq(t, `"r1"`, string(v.Result))
+				require.Equal(t, c.paid, b.paid["t-1:s"])
+				require.Equal(t, c.finds, b.finds)
+				require.Equal(t, c.kept, w.store.steps["s"].Status)
+			}
 		})
 	}
 }
@@ -250,7 +256,7 @@ func TestVerifyAfterError(t *testing.T) {
 			v := w.activate(t.Context(), `{}`)
 			require.Equal(t, completed, v.Outcome, v.Error)
 			require.Equal(t, 1, b.paid["t-1:s"])
-			require.Equal(t, messages.StepDone, w.store.steps["s"].Status)
+			require.Equal(t, messages.StepFound, w.store.steps["s"].Status)
 			require.Equal(t, 1, w.store.steps["s"].Attempts)
 		})
 	}

@@ -146,9 +146,4 @@ func (t *Task) Follow(ctx context.Context, after string) iter.Seq2[Chunk, error]
 func StateName(s messages.State) string { return strings.TrimPrefix(s.String(), "STATE_") }
 
 // ReasonName is a dead letter's reason as one word, such as "budget_spent"; empty for none.
-func ReasonName(r messages.Reason) string {
-	if r == messages.Reason_REASON_UNSPECIFIED {
-		return ""
-	}
-	return strings.ToLower(strings.TrimPrefix(r.String(), "REASON_"))
-}
+func ReasonName(r messages.Reason) string { return messages.ReasonName(r) }

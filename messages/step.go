@@ -13,6 +13,9 @@ type StepStatus string
 const (
 	// StepDone means the value is the step's result.
 	StepDone StepStatus = "done"
+	// StepFound is StepDone where the value was found by the step's key (Verify): an earlier try had its effect, and this
+	// one did not run. Only reports tell the two apart.
+	StepFound StepStatus = "found"
 	// StepIntent means the effect was about to begin: after a crash its outcome is unknown.
 	StepIntent StepStatus = "intent"
 	// StepRetrying means it failed and will be tried again; Error says why.
@@ -20,6 +23,9 @@ const (
 	// StepSpent means its retries are used up; Error says why.
 	StepSpent StepStatus = "spent"
 )
+
+// HasResult says that the step is over and its value is its result: it does not run again.
+func (s StepStatus) HasResult() bool { return s == StepDone || s == StepFound }
 
 // Step is the checkpoint of one step. Its identity is the unit and the name, never the position.
 type Step struct {
@@ -57,7 +63,7 @@ func DecodeStep(name string, b []byte) (Step, error) {
 	}
 	s := Step{Name: name, Status: StepStatus(f[0]), ContentType: f[6]}
 	switch s.Status {
-	case StepDone, StepIntent, StepRetrying, StepSpent:
+	case StepDone, StepFound, StepIntent, StepRetrying, StepSpent:
 	default:
 		return Step{}, fmt.Errorf("step %q: status %.20q: %w", name, f[0], ErrStep)
 	}

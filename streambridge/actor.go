@@ -73,7 +73,7 @@ func (c *core) step(ctx actor.Context, ev event) {
 		case acknowledge:
 			b.acker.box.put(e.ref)
 		case bury:
-			b.log.Warn("an entry becomes a dead letter", "reason", e.Reason.String(), "task_id", e.TaskID, "type", e.Type,
+			b.log.Warn("an entry becomes a dead letter", "reason", messages.ReasonName(e.Reason), "task_id", e.TaskID, "type", e.Type,
 				"stream", e.Stream, "entry_id", e.ID, "deliveries", e.Deliveries)
 			b.burier.box.put(errand{letter: e.Burial, held: Held{Ref: e.Ref}})
 		case move:

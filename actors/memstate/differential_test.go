@@ -132,7 +132,7 @@ func draw(t *rapid.T) move {
 	case "step":
 		step := messages.Step{
 			Name: rapid.SampledFrom([]string{"s1", "s:2"}).Draw(t, "step"), Attempts: 1, Value: make([]byte, rapid.SampledFrom([]int{0, 70}).Draw(t, "size")),
-			Status: rapid.SampledFrom([]messages.StepStatus{messages.StepDone, messages.StepSpent}).Draw(t, "status"),
+			Status: rapid.SampledFrom([]messages.StepStatus{messages.StepDone, messages.StepFound, messages.StepSpent}).Draw(t, "status"),
 		}
 		do = of(func(s *side, m *member, h *holding) any {
 			err := m.state.Checkpoint(ctx, actors.Checkpoint{TaskID: h.task.GetTaskId(), Unit: h.task.GetUnit(), Fence: h.begun.Fence, Step: step})
