@@ -116,8 +116,9 @@ func (b *Bridge) assemble(in *intake, agents *actor.PID) {
 		bridge: b, window: newWindow(limit(int64(cfg.InFlight)), limit(cfg.InFlightBytes)), agents: agents, stopped: make(chan struct{}),
 	}
 	b.reaper = &reaper{
-		upkeep: cfg.Upkeep, room: b.board.room, in: in, monitor: b.watch[LoopTick], log: b.log, every: cfg.Tick, timeout: timeout,
-		guard: b.guard, stopped: make(chan struct{}),
+		upkeep: cfg.Upkeep, room: b.board.room, in: in, monitor: b.watch[LoopTick], log: b.log, every: cfg.Tick, lease: cfg.Lease,
+		timeout: timeout,
+		guard:   b.guard, stopped: make(chan struct{}),
 		request: TickRequest{MaxDeliveries: cfg.MaxDeliveries, StrayAfter: cfg.strayAfter(), DeadTTL: cfg.keepDead()},
 	}
 	b.board.publish(b.core.window)

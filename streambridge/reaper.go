@@ -25,6 +25,7 @@ type reaper struct {
 	monitor *monitor
 	log     hclog.Logger
 	every   time.Duration
+	lease   time.Duration
 	timeout time.Duration
 	guard   func(actor.Context)
 	stopped chan struct{}
@@ -165,13 +166,17 @@ func (r *reaper) judge(m ticked) {
 	}
 	if m.tick.Calm != r.calm {
 		r.calm = m.tick.Calm
-		r.log.Info("claims wait after a silence of the whole group", "waiting", r.calm)
+		if r.calm {
+			r.log.Info("no node was up for a while; what others hold stays theirs until they had time to return", "for", r.lease)
+		} else {
+			r.log.Info("what others hold and do not return for is taken over again")
+		}
 		r.monitor.emit(ReclaimCalm{On: r.calm})
 	}
 	now := map[string]int{}
 	for _, name := range m.tick.Unserved {
 		if now[name] = r.unserved[name] + 1; now[name] == unservedTicks {
-			r.log.Error("entries wait for an agent type that no live node runs", "type", name)
+			r.log.Warn("entries wait for an agent type that no live node runs", "type", name)
 			r.monitor.emit(TypeUnserved{Type: name})
 		}
 	}
