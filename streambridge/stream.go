@@ -174,9 +174,22 @@ type Status struct {
 	OldestMS  int64            `json:"oldest_ms"` // age of the oldest pending entry, ms
 	Dead      int64            `json:"dead"`      // dead letters
 	Due       int64            `json:"due"`       // retries and timers that wait
-	States    map[string]int64 `json:"states"`    // tasks by state; SUCCEEDED is a running total
+	States    map[string]int64 `json:"states"`    // tasks by state; SUCCEEDED is a running total, PENDING the lag and what Waiting holds
 	Consumers []Consumer       `json:"consumers"`
 	Unserved  []string         `json:"unserved"` // agent types that wait for a node that runs them
+	// Waiting is what stands in the streams of agent types, those of Unserved and those that a live node is about to drain.
+	Waiting []TypeWaiting `json:"waiting_types"`
+	// StreamExists and GroupExists are false before the first entry or node, and for a name that was mistyped.
+	StreamExists bool `json:"stream_exists"`
+	GroupExists  bool `json:"group_exists"`
+}
+
+// TypeWaiting is the stream of an agent type that the readers of its entries lacked.
+type TypeWaiting struct {
+	Type     string `json:"type"`
+	Entries  int64  `json:"entries"`
+	OldestMS int64  `json:"oldest_ms"` // for how long the oldest has waited there, ms
+	Served   bool   `json:"served"`    // a live node runs the type
 }
 
 // Consumer is one name in the group.

@@ -197,7 +197,7 @@ func (s *side) letters() (all []*messages.DeadLetter, shown []string) {
 
 var (
 	idText = regexp.MustCompile(`\d{13}-\d+`)
-	msText = regexp.MustCompile(`after \d+ (and \d+ )?ms`)
+	msText = regexp.MustCompile(`after \d+ ms|soon after it began`)
 )
 
 // text takes out of a sentence what differs by time.
@@ -247,6 +247,9 @@ func (s *side) status() string {
 	st.Lag = 0
 	delete(st.States, "PENDING")
 	st.Unserved = nil // Redis asks the nodes that the group knows as consumers; the tick asks all
+	for i := range st.Waiting {
+		st.Waiting[i].OldestMS, st.Waiting[i].Served = 0, false
+	}
 	for i := range st.Consumers {
 		st.Consumers[i].IdleMS, st.Consumers[i].LastTickMS = 0, 0
 	}

@@ -48,15 +48,32 @@ func (s *Stream) Status(ctx context.Context) (st streambridge.Status, err error)
 		for _, name := range sortedKeys(byName) {
 			st.Consumers = append(st.Consumers, w.describe(byName[name], now))
 		}
+		st.Waiting = w.waiting(now)
+		st.StreamExists, st.GroupExists = public != nil, w.read(w.keys.Stream) != nil
 		w.countStates(&st)
-		for _, name := range sortedKeys(w.types) {
-			if !w.served(name, now) {
-				st.Unserved = append(st.Unserved, name)
+		for _, t := range st.Waiting {
+			if !t.Served {
+				st.Unserved = append(st.Unserved, t.Type)
 			}
 		}
 		return nil
 	})
 	return st, err
+}
+
+// waiting is what stands in the streams of agent types.
+func (w *world) waiting(now int64) (out []streambridge.TypeWaiting) {
+	for _, name := range sortedKeys(w.types) {
+		l := w.data.log(w.keys.Type(name))
+		if l == nil || l.entries.len() == 0 {
+			continue
+		}
+		oldest, _ := l.entries.first()
+		out = append(out, streambridge.TypeWaiting{
+			Type: name, Entries: int64(l.entries.len()), OldestMS: max(now-oldest.ms, 0), Served: w.served(name, now),
+		})
+	}
+	return out
 }
 
 func (w *world) describe(c *streambridge.Consumer, now int64) streambridge.Consumer {
@@ -69,7 +86,8 @@ func (w *world) describe(c *streambridge.Consumer, now int64) streambridge.Consu
 	return *c
 }
 
-// countStates fills the tasks by state: RUNNING from the PEL, PENDING from what was not handed out, SUCCEEDED as a total.
+// countStates fills the tasks by state: RUNNING from the PEL, PENDING from what was not handed out or waits for a
+// node that runs its type, SUCCEEDED as a total.
 func (w *world) countStates(st *streambridge.Status) {
 	name := func(s messages.State) string { return strings.TrimPrefix(s.String(), "STATE_") }
 	for s := range messages.State_name {
@@ -85,4 +103,7 @@ func (w *world) countStates(st *streambridge.Status) {
 	st.States[name(messages.State_STATE_SUCCEEDED)] = w.counts["succeeded"]
 	st.States[name(messages.State_STATE_RUNNING)] = st.Pending
 	st.States[name(messages.State_STATE_PENDING)] = st.Lag
+	for _, t := range st.Waiting {
+		st.States[name(messages.State_STATE_PENDING)] += t.Entries
+	}
 }

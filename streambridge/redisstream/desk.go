@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -20,7 +21,8 @@ var (
 )
 
 // Status reads the group in one script that writes nothing. States counts what is indexed, SUCCEEDED as a running
-// total, RUNNING as what is delivered and not acknowledged, PENDING as what is not yet delivered.
+// total, RUNNING as what is delivered and not acknowledged, PENDING as what is not yet delivered or waits for a node
+// that runs its type.
 func (s *Stream) Status(ctx context.Context) (streambridge.Status, error) {
 	b, err := s.look("status")
 	if err != nil {
@@ -30,7 +32,7 @@ func (s *Stream) Status(ctx context.Context) (streambridge.Status, error) {
 	if err != nil {
 		return streambridge.Status{}, fmt.Errorf("status of group %q: %w", b.names.Group, err)
 	}
-	row, err := asRow(reply, 11)
+	row, err := asRow(reply, 13)
 	if err != nil {
 		return streambridge.Status{}, fmt.Errorf("status of group %q: %w", b.names.Group, err)
 	}
@@ -38,14 +40,32 @@ func (s *Stream) Status(ctx context.Context) (streambridge.Status, error) {
 		Stream: b.keys.Stream, Group: b.names.Group,
 		Length: asInt(row[0]), Inbox: asInt(row[1]), Lag: asInt(row[2]), Pending: asInt(row[3]),
 		Dead: asInt(row[6]), Due: asInt(row[7]),
-		States:   map[string]int64{"RUNNING": asInt(row[3])},
-		Unserved: asStrings(row[10]),
+		States:       map[string]int64{"RUNNING": asInt(row[3])},
+		StreamExists: asInt(row[11]) == 1, GroupExists: asInt(row[12]) == 1,
 	}
 	if id := asString(row[4]); id != "" {
 		out.OldestMS = max(asInt(row[5])-msOf(id), 0)
 	}
+	waiting := int64(0)
+	for _, v := range asSlice(row[10]) {
+		c := asSlice(v)
+		if len(c) != 4 {
+			continue
+		}
+		t := streambridge.TypeWaiting{
+			Type: asString(c[0]), Entries: asInt(c[1]), OldestMS: max(asInt(row[5])-msOf(asString(c[2])), 0), Served: asInt(c[3]) == 1,
+		}
+		waiting += t.Entries
+		out.Waiting = append(out.Waiting, t)
+	}
+	slices.SortFunc(out.Waiting, func(a, b streambridge.TypeWaiting) int { return strings.Compare(a.Type, b.Type) })
+	for _, t := range out.Waiting {
+		if !t.Served {
+			out.Unserved = append(out.Unserved, t.Type)
+		}
+	}
 	if out.Lag >= 0 {
-		out.States["PENDING"] = out.Lag
+		out.States["PENDING"] = out.Lag + waiting
 	}
 	states := asSlice(row[8])
 	for i := 0; i+1 < len(states); i += 2 {

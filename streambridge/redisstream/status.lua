@@ -2,17 +2,20 @@
 -- KEYS[1] public stream  KEYS[2] inbox
 -- ARGV: P, group
 -- Returns {length, inbox length, lag or -1, pending, id of the oldest pending entry or "", now ms, dead letters, due,
---   states {name, count, …}, consumers {{name, incarnation, live, pending, idle ms, last tick ms or 0}, …}, unserved}.
+--   states {name, count, …}, consumers {{name, incarnation, live, pending, idle ms, last tick ms or 0}, …},
+--   types {{agent type, entries, id of the oldest one, 1 when a live node runs it}, …}, 1 when the public stream exists,
+--   1 when the group exists on it}.
 -- Atomic so that the numbers belong together. It writes nothing.
 local stream, inbox, P, group = KEYS[1], KEYS[2], ARGV[1], ARGV[2]
 local ms = now_ms()
 local calm = tonumber(redis.call('HGET', P .. 'meta', 'calm_until') or 0) > ms
 
-local lag, waiting, oldest, consumers, at = 0, 0, '', {}, {}
+local lag, waiting, oldest, consumers, at, joined = 0, 0, '', {}, {}, 0
 for _, key in ipairs({stream, inbox}) do
   local g = find(groups(key), group)
   if not g and key == stream then lag = redis.call('XLEN', key) end -- nobody has read anything
   if g then
+    if key == stream then joined = 1 end
     if lag >= 0 and type(g.lag) == 'number' then lag = lag + g.lag elseif not g.lag then lag = -1 end
     waiting = waiting + g.pending
     if g.pending > 0 then
@@ -47,7 +50,7 @@ end
 states[#states + 1] = 'SUCCEEDED'
 states[#states + 1] = tonumber(redis.call('HGET', P .. 'counts', 'succeeded') or 0)
 
-local unserved, theirs = {}, {}
+local rows, theirs = {}, {}
 local types = redis.call('SMEMBERS', P .. 'types')
 if #types > 0 then
   -- By the nodes, not by the consumers: a node has none in a group that was just made again.
@@ -57,8 +60,12 @@ if #types > 0 then
     end
   end
   for _, t in ipairs(types) do
-    if not theirs[t] then unserved[#unserved + 1] = t end
+    local key = P .. 'type:' .. escape(t)
+    local first = redis.call('XRANGE', key, '-', '+', 'COUNT', 1)
+    -- The tick forgets the type of an empty one.
+    if first[1] then rows[#rows + 1] = {t, redis.call('XLEN', key), first[1][1], theirs[t] and 1 or 0} end
   end
 end
 return {redis.call('XLEN', stream), redis.call('XLEN', inbox), lag, waiting, oldest, ms, redis.call('XLEN', P .. 'dead'),
-  redis.call('ZCARD', P .. 'due'), states, consumers, unserved}
+  redis.call('ZCARD', P .. 'due'), states, consumers, rows,
+  redis.call('EXISTS', stream), joined}

@@ -136,10 +136,44 @@ var deskTests = []test{
 			}
 		}
 	}},
+	{"the status says what waits for an agent type", func(w *world) {
+		w.add(3)
+		a := w.open("a")
+		held := a.hold(3)
+		require.NoError(w, a.Move(w.ctx(), "u:1", held[:2]))
+		require.NoError(w, a.Move(w.ctx(), "v", held[2:]))
+		status := func(n *node) streambridge.Status {
+			st, err := n.Status(w.ctx())
+			require.NoError(w, err)
+			return st
+		}
+		a.tick(0)
+		st := status(a)
+		require.Equal(w, []string{"u:1", "v"}, st.Unserved)
+		require.Len(w, st.Waiting, 2)
+		require.Equal(w, "u:1", st.Waiting[0].Type)
+		require.EqualValues(w, 2, st.Waiting[0].Entries)
+		require.Eventually(w, func() bool {
+			w.Pass(time.Millisecond)
+			return status(a).Waiting[0].OldestMS > 1
+		}, Lease, time.Millisecond)
+		require.False(w, st.Waiting[0].Served)
+		require.EqualValues(w, 3, st.States["PENDING"])
+		require.Zero(w, st.States["RUNNING"])
+
+		b := w.open("b", "other", "u:1") // it has the type from its first tick on, and that drains it
+		b.tick(0)
+		st = status(a)
+		require.Equal(w, []string{"v"}, st.Unserved)
+		require.Len(w, st.Waiting, 1)
+		require.EqualValues(w, 3, st.States["PENDING"], "two of them in the inbox")
+	}},
 	{"status of a group at rest", func(w *world) {
 		n := w.open("a")
 		st, err := n.Status(w.ctx())
 		require.NoError(w, err)
+		require.True(w, st.StreamExists && st.GroupExists)
+		require.Empty(w, st.Waiting)
 		require.Zero(w, st.Length+st.Inbox+st.Pending+st.Dead+st.Due+st.OldestMS)
 		require.Less(w, st.Consumers[0].LastTickMS, Lease.Milliseconds())
 		w.Pass(time.Second)
