@@ -196,10 +196,11 @@ type TaskRecord struct {
 
 // UnitRecord is the record of one unit.
 type UnitRecord struct {
-	Unit        string          `json:"unit,omitempty"`
-	State       messages.State  `json:"-"`
-	Type        string          `json:"type"`
-	Ledger      Ledger          `json:"attempts"`
+	Unit   string         `json:"unit,omitempty"`
+	State  messages.State `json:"-"`
+	Type   string         `json:"type"`
+	Ledger Ledger         `json:"attempts"`
+	// Created is the submission's time, else the first begin's: a producer's own XADD leaves no other trace.
 	Created     time.Time       `json:"created,omitzero"`
 	Began       time.Time       `json:"began,omitzero"`
 	Updated     time.Time       `json:"updated,omitzero"`

@@ -85,6 +85,7 @@ func (s *State) Task(ctx context.Context, id string) (record *actors.TaskRecord,
 		}
 		for _, u := range t.Units {
 			r := unitRecord(tx, t, u)
+			r.Created = submittedAt(r.Created, marks, u.Name)
 			r.Steps = readableSteps(u)
 			record.Units = append(record.Units, r)
 		}
@@ -107,6 +108,7 @@ func (s *State) Unit(ctx context.Context, id, unit string) (record *actors.UnitR
 	err = s.script(ctx, "unit", func(tx *memstream.Tx) error {
 		if t := tx.Task(id); t != nil && t.Units[unit] != nil {
 			u := unitRecord(tx, t, t.Units[unit])
+			u.Created = submittedAt(u.Created, tx.Marks(id), unit)
 			record = &u
 			return nil
 		}
@@ -125,6 +127,16 @@ func pending(name string, m memstream.Mark) actors.UnitRecord {
 	ms, _, _ := strings.Cut(m.EntryID, "-")
 	n, _ := strconv.ParseInt(ms, 10, 64)
 	return actors.UnitRecord{Unit: name, State: messages.State_STATE_PENDING, Type: m.Type, Created: at(n), Updated: at(n)}
+}
+
+// submittedAt is when a unit was created: its submission, where there was one, and not its first begin, which is all that
+// the record knows. A submission after the begin added nothing to a task that a producer's own entry had made.
+func submittedAt(created time.Time, marks map[string]memstream.Mark, unit string) time.Time {
+	submitted := pending(unit, marks[unit]).Created // zero without a mark
+	if submitted.IsZero() || created.Before(submitted) {
+		return created
+	}
+	return submitted
 }
 
 func unitRecord(tx *memstream.Tx, t *memstream.Task, u *memstream.Unit) actors.UnitRecord {

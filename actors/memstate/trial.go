@@ -28,15 +28,23 @@ func (b *beginner) death() {
 	}
 	u.Deaths++
 	u.RanMS = ran
-	b.tx.Note(b.task, "died", fmt.Sprintf("with node %s after %d ms", u.Run.Incarnation, ran))
+	b.tx.Note(b.task, "died", fmt.Sprintf("with node %s %s", u.Run.Incarnation, lived(ran)))
 	if !blamed {
 		return
 	}
 	u.Blamed++
 	if u.Blamed >= condemnAt && similar(before, ran) && u.Reason == 0 {
 		b.condemn(messages.Reason_REASON_KILLS_NODES,
-			fmt.Sprintf("killed its node %d times, after %d and %d ms", u.Blamed, before, ran))
+			fmt.Sprintf("killed its node %d times, %s and %s", u.Blamed, lived(before), lived(ran)))
 	}
+}
+
+// lived says how long a unit ran. Its node's last tick before the begin tells no more than that it was soon over.
+func lived(ms int64) string {
+	if ms <= 0 {
+		return "soon after it began"
+	}
+	return fmt.Sprintf("after %d ms", ms)
 }
 
 // condemn has the unit rejected instead of run.

@@ -160,6 +160,9 @@ if crash ~= '' and h[5] ~= run and not condemned then
 	note(task, now, 'crashed', string.sub(crash, 1, 300))
 end
 
+-- lived says how long a unit ran. Its node's last tick before the begin tells no more than that it was soon over.
+local function lived(ms) return ms > 0 and string.format('after %d ms', ms) or 'soon after it began' end
+
 if state == 'RUNNING' and h[5] then
 	local gone = string.sub(h[5], 1, (string.find(h[5], ':', 1, true) or 0) - 1)
 	if gone ~= me then
@@ -169,14 +172,14 @@ if state == 'RUNNING' and h[5] then
 		local tick = tonumber(dead[1] or 0)
 		ran = math.max(0, tick - began)
 		set[#set + 1], set[#set + 2] = u .. 'ran', ran
-		note(task, now, 'died', 'with node ' .. gone .. ' after ' .. ran .. ' ms')
+		note(task, now, 'died', 'with node ' .. gone .. ' ' .. lived(ran))
 		-- After its trial's time a long unit is a bystander again.
 		if dead[2] == member and tick < tonumber(dead[3] or 0) then
 			charge('blamed')
 			local similar = math.max(ran, before) < 2000 or (ran <= 2 * before and before <= 2 * ran)
 			if ledger.blamed >= 2 and similar and not condemned then
 				condemned = 'KILLS_NODES'
-				detail = string.format('killed its node %d times, after %d and %d ms', ledger.blamed, before, ran)
+				detail = string.format('killed its node %d times, %s and %s', ledger.blamed, lived(before), lived(ran))
 			end
 		end
 	end

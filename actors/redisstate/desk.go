@@ -59,6 +59,11 @@ func (s *State) Task(ctx context.Context, id string) (*actors.TaskRecord, error)
 		if units[name]["state"] == "" {
 			r.Units = append(r.Units, *unit)
 		}
+		for i := range r.Units {
+			if r.Units[i].Unit == unit.Unit {
+				r.Units[i].Created = submittedAt(r.Units[i].Created, unit.Created)
+			}
+		}
 	}
 	if len(r.Units) == 0 {
 		return nil, fmt.Errorf("task %.80q: %w", id, actors.ErrNoTask)
@@ -115,6 +120,10 @@ func (s *State) Unit(ctx context.Context, id, unit string) (*actors.UnitRecord, 
 		return u, nil
 	}
 	u := unitRecord(unit, h)
+	if marker.Val() != "" {
+		_, p := pendingUnit(unit, marker.Val())
+		u.Created = submittedAt(u.Created, p.Created)
+	}
 	return u, s.addDue(ctx, b, id, u)
 }
 
@@ -197,6 +206,15 @@ func sortSteps(steps []messages.Step) {
 	slices.SortFunc(steps, func(a, b messages.Step) int {
 		return cmp.Or(cmp.Compare(a.BeganMS, b.BeganMS), cmp.Compare(a.EndedMS, b.EndedMS), cmp.Compare(a.Name, b.Name))
 	})
+}
+
+// submittedAt is when a unit was created: its submission, where there was one, and not its first begin, which is all that
+// the record knows. A submission after the begin added nothing to a task that a producer's own entry had made.
+func submittedAt(created, submitted time.Time) time.Time {
+	if submitted.IsZero() || created.Before(submitted) {
+		return created
+	}
+	return submitted
 }
 
 // pendingUnit is what the submit marker tells of a unit that was never begun: "<entry id> <work> <type>".

@@ -47,6 +47,7 @@ var deathCases = map[string]func(*testing.T, *rig){
 		w.run()
 		r.World.Live(t, here, false)
 		require.Equal(t, actors.Ledger{Deaths: 1}, w.on(there).run().Ledger)
+		require.Contains(t, r.record("a").Log[0].Detail, "soon after it began")
 	},
 	"the second death puts a unit on trial, the third and fourth are blamed": func(t *testing.T, r *rig) {
 		w := r.deliver(newTask("poison"), here)

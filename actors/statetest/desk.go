@@ -89,6 +89,28 @@ var deskCases = map[string]func(*testing.T, *rig){
 		require.Len(t, rec.Units, 1)
 		require.Equal(t, messages.State_STATE_PENDING, rec.Units[0].State)
 	},
+	"created is the submission, before and after the first begin": func(t *testing.T, r *rig) {
+		r.submit(submission(newTask("a")))
+		created := r.unit(newTask("a")).Created
+		require.Eventually(t, func() bool { return r.World.Now(t).After(created.Add(2 * time.Millisecond)) }, 5*time.Second, time.Millisecond)
+		w := r.deliver(newTask("a"), here)
+		b := w.run()
+		for range 2 {
+			u := r.unit(w.task)
+			require.True(t, u.Created.Equal(created), "%v, and %v before", u.Created, created)
+			require.True(t, r.record("a").Units[0].Created.Equal(created))
+			require.True(t, u.Began.After(created))
+			require.NoError(t, r.State.Commit(t.Context(), w.completed(b, "ok")))
+		}
+	},
+	"a submission after the begin changes nothing of created": func(t *testing.T, r *rig) {
+		w := r.deliver(newTask("a"), here)
+		created := w.run().Created
+		require.Eventually(t, func() bool { return r.World.Now(t).After(created.Add(2 * time.Millisecond)) }, 5*time.Second, time.Millisecond)
+		r.submit(submission(newTask("a")))
+		require.True(t, r.unit(w.task).Created.Equal(created))
+		require.True(t, r.record("a").Units[0].Created.Equal(created))
+	},
 	"a unit submitted beside a running one is PENDING": func(t *testing.T, r *rig) {
 		r.submit(submission(part("a", "1")), submission(part("a", "2")))
 		r.deliver(part("a", "1"), here).run()
