@@ -41,7 +41,7 @@ Rounds are interleaved and medians reported. It works on streams of its own and 
 
   --parked N        parks N tasks in sleeping handlers and reports this process's resident memory
   --idle            counts the commands a second that a node without work sends`,
-		Args: cobra.NoArgs,
+		Args: noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			fs := cmd.Flags()
 			switch {

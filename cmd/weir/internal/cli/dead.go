@@ -35,7 +35,7 @@ type letterFilter struct {
 }
 
 func (f *letterFilter) flags(cmd *cobra.Command) {
-	cmd.Flags().StringVar(&f.reason, "reason", "", "only those with this reason, such as budget_spent")
+	cmd.Flags().StringVar(&f.reason, "reason", "", "only those with this reason: "+strings.Join(messages.ReasonNames(), ", "))
 	cmd.Flags().StringVar(&f.kind, "type", "", "only those of this agent type")
 	cmd.Flags().StringVar(&f.task, "task", "", "only those of this task id")
 }
@@ -45,7 +45,7 @@ func (f letterFilter) check() error {
 		return nil
 	}
 	if _, ok := messages.Reason_value["REASON_"+strings.ToUpper(f.reason)]; !ok {
-		return usagef("--reason: there is no reason %q", f.reason)
+		return usagef("--reason: there is no reason %q, only %s", f.reason, strings.Join(messages.ReasonNames(), ", "))
 	}
 	return nil
 }
@@ -85,7 +85,7 @@ func (a *app) deadListCmd() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "list",
 		Short: "List dead letters, oldest first",
-		Args:  cobra.NoArgs,
+		Args:  noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if limit < 1 {
 				return usagef("--limit (%d) must be at least 1", limit)
@@ -153,7 +153,7 @@ func (a *app) deadShowCmd() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "show ID",
 		Short: "Show a dead letter with the entry's original fields",
-		Args:  cobra.ExactArgs(1),
+		Args:  oneArg("dead letter"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			d, err := a.openDesk(cmd.Context())
 			if err != nil {

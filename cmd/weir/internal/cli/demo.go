@@ -42,7 +42,7 @@ index and drafts a reply. One agent crashes in the middle of a step, and one ent
 It needs nothing installed. It runs on $REDIS_URL where that is set (in a stream of its own, removed at the end), else on
 a private redis-server if one is on PATH, else in memory. The model is a local server that speaks the OpenAI protocol.
 It ends by itself in some seconds.`,
-		Args: cobra.NoArgs,
+		Args: noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error { return a.demo(cmd.Context(), f) },
 	}
 	a.redisFlag(cmd, "a private redis-server from PATH, else memory")

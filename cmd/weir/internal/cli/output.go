@@ -87,6 +87,8 @@ func age(d time.Duration) string {
 	switch {
 	case d < 0:
 		return "-" + age(-d)
+	case d < time.Microsecond:
+		return "<1ms" // what is measured in ms
 	case d < time.Millisecond:
 		return fmt.Sprintf("%dµs", d.Microseconds())
 	case d < time.Second:

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"runtime/debug"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -89,6 +90,8 @@ Exit codes: 0 done, 1 failed, 2 usage. Flags that are marked so can be set by an
 		Args:          cobra.ArbitraryArgs,
 		RunE:          group,
 	}
+	root.Version = versionOf(debug.ReadBuildInfo()).String()
+	root.SetVersionTemplate("{{.Version}}\n")
 	root.SetIn(std.In)
 	root.SetOut(std.Out)
 	root.SetErr(std.Err)
@@ -109,6 +112,24 @@ func group(cmd *cobra.Command, args []string) error {
 		hint = fmt.Sprintf(", did you mean %q?", near[0])
 	}
 	return usagef("unknown command %q%s", args[0], hint)
+}
+
+// noArgs is for commands that take flags only.
+func noArgs(_ *cobra.Command, args []string) error {
+	if len(args) > 0 {
+		return fmt.Errorf("takes no arguments, and was given %q", args[0])
+	}
+	return nil
+}
+
+// oneArg is for commands that work on one thing.
+func oneArg(what string) cobra.PositionalArgs {
+	return func(_ *cobra.Command, args []string) error {
+		if len(args) != 1 || args[0] == "" {
+			return fmt.Errorf("give the id of one %s", what)
+		}
+		return nil
+	}
 }
 
 // prepare makes every command's argument errors usage errors, and reads the environment before it runs.

@@ -18,8 +18,9 @@ func (a *app) statusCmd() *cobra.Command {
 		Long: `Show a group as it stands: entries in the stream and in the group's inbox, lag (not yet delivered), pending entries
 and the age of the oldest, tasks by state, dead letters, agent types that no live node runs, and the consumers.
 
-SUCCEEDED is a running total; the other states count what is in them now.`,
-		Args: cobra.NoArgs,
+The inbox is the group's own stream of what Weir adds for it: due retries, entries that waited for their turn or for a node
+with their agent type. SUCCEEDED is a running total; the other states count what is in them now.`,
+		Args: noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			d, err := a.openDesk(cmd.Context())
 			if err != nil {
@@ -40,6 +41,9 @@ SUCCEEDED is a running total; the other states count what is in them now.`,
 			if s.Unserved == nil {
 				s.Unserved = []string{}
 			}
+			if s.Waiting == nil {
+				s.Waiting = []streambridge.TypeWaiting{}
+			}
 			if a.json {
 				return a.printJSON(s)
 			}
@@ -52,6 +56,12 @@ SUCCEEDED is a running total; the other states count what is in them now.`,
 }
 
 func (a *app) showStatus(s streambridge.Status) error {
+	switch {
+	case !s.StreamExists:
+		fmt.Fprintf(a.std.Out, "stream %s does not exist (yet)\n\n", oneLine(s.Stream, 200))
+	case !s.GroupExists:
+		fmt.Fprintf(a.std.Out, "group %s does not exist on stream %s (yet)\n\n", oneLine(s.Group, 200), oneLine(s.Stream, 200))
+	}
 	w := table(a.std.Out)
 	row(w, "stream", s.Stream)
 	row(w, "group", s.Group)
@@ -69,7 +79,7 @@ func (a *app) showStatus(s streambridge.Status) error {
 	row(w, "due", count(s.Due))
 	row(w, "dead letters", count(s.Dead))
 	if len(s.Unserved) > 0 {
-		row(w, "UNSERVED", strings.Join(s.Unserved, ", ")+": no live node runs these types")
+		row(w, "UNSERVED", unserved(s.Waiting))
 	}
 	if err := w.Flush(); err != nil {
 		return err
@@ -103,6 +113,20 @@ func (a *app) showStatus(s streambridge.Status) error {
 		row(w, c.Name, live, count(c.Pending), age(time.Duration(c.IdleMS)*time.Millisecond), tick, dash(c.Incarnation))
 	}
 	return w.Flush()
+}
+
+// unserved says what waits for types that no live node runs.
+func unserved(waiting []streambridge.TypeWaiting) string {
+	var types []string
+	for _, t := range waiting {
+		if !t.Served {
+			types = append(types, fmt.Sprintf("%s (%s, oldest %s)", t.Type, count(t.Entries), age(time.Duration(t.OldestMS)*time.Millisecond)))
+		}
+	}
+	if len(types) == 1 {
+		return types[0] + ": no live node runs this type"
+	}
+	return strings.Join(types, ", ") + ": no live node runs these types"
 }
 
 // stateOrder is the way of a task; what a server adds comes behind it.

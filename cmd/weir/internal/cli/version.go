@@ -23,26 +23,30 @@ func (a *app) versionCmd() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "version",
 		Short: "Print the version",
-		Args:  cobra.NoArgs,
+		Args:  noArgs,
 		RunE: func(*cobra.Command, []string) error {
 			v := versionOf(debug.ReadBuildInfo())
 			if a.json {
 				return a.printJSON(v)
 			}
-			rev := ""
-			if v.Revision != "" {
-				rev = " (" + v.Revision[:min(12, len(v.Revision))]
-				if v.Modified {
-					rev += ", modified"
-				}
-				rev += ")"
-			}
-			fmt.Fprintf(a.std.Out, "weir %s%s, %s, %s\n", v.Version, rev, v.Go, v.Platform)
-			return nil
+			_, err := fmt.Fprintln(a.std.Out, v)
+			return err
 		},
 	}
 	a.jsonFlag(cmd)
 	return cmd
+}
+
+func (v versionView) String() string {
+	rev := ""
+	if v.Revision != "" {
+		rev = " (" + v.Revision[:min(12, len(v.Revision))]
+		if v.Modified {
+			rev += ", modified"
+		}
+		rev += ")"
+	}
+	return fmt.Sprintf("weir %s%s, %s, %s", v.Version, rev, v.Go, v.Platform)
 }
 
 func versionOf(info *debug.BuildInfo, ok bool) versionView {

@@ -55,7 +55,7 @@ Agent types and their payloads (a member that is left out has the value shown):
   exit    {"code":137,"after_ms":0}  ends the process
   effect  {"crash":"none"}           INCR effect:<task_id>:<step> in the same Redis, exactly once; with before-effect,
                                      after-effect or before-ack it ends the process there, the first time`,
-		Args: cobra.NoArgs,
+		Args: noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error { return a.worker(cmd.Context(), f) },
 	}
 	a.groupFlags(cmd)
@@ -70,7 +70,7 @@ Agent types and their payloads (a member that is left out has the value shown):
 	fs.IntVar(&f.maxInFlight, "max-in-flight", 0, "how many entries it holds at once (default 1000)")
 	fs.IntVar(&f.maxPayload, "max-payload", 0, "largest payload in bytes (default 1 MiB)")
 	fs.IntVar(&f.restarts, "restarts", 0, "restarts of a crashed agent within a minute, -1 for none (default 3)")
-	fs.DurationVar(&f.grace, "grace", 0, "how long running work may go on after a signal, -1ns for none (default 30s)")
+	fs.Var((*graceFlag)(&f.grace), "grace", "how long running work may go on after a signal, or none (default 30s)")
 	fs.StringVar(&f.logLevel, "log-level", "info", "trace, debug, info, warn, error or off")
 	fs.BoolVar(&f.logJSON, "log-json", false, "log in JSON")
 	fs.StringVar(&f.health, "health", "", "address for /livez and /readyz, such as :8080 (default none)")
@@ -83,6 +83,31 @@ Agent types and their payloads (a member that is left out has the value shown):
 	}
 	return cmd
 }
+
+// graceFlag is a duration, or none. What the library calls -1 would be -1ns here.
+type graceFlag time.Duration
+
+func (g *graceFlag) Set(s string) error {
+	if s == "none" {
+		*g = -1
+		return nil
+	}
+	d, err := time.ParseDuration(s)
+	*g = graceFlag(d)
+	return err
+}
+
+func (g *graceFlag) String() string {
+	switch *g {
+	case 0:
+		return ""
+	case -1:
+		return "none"
+	}
+	return time.Duration(*g).String()
+}
+
+func (g *graceFlag) Type() string { return "duration" }
 
 // logger is the process's log, on stderr.
 func (a *app) logger(level string, inJSON bool) (hclog.Logger, error) {
@@ -206,15 +231,18 @@ func (a *app) runWorker(ctx context.Context, rt *supervision.Runtime, health str
 		}
 		err = <-ended
 	}
+	if signalled(ctx) && errors.Is(err, context.Canceled) {
+		err = nil // the signal came while it was starting: there was nothing to drain
+	}
+	if early {
+		return err
+	}
 	s := rt.Stats()
 	said := a.say(fmt.Sprintf("stopped: %d succeeded, %d retried, %d failed, %d interrupted, %d crashes",
 		s.Completed, s.Retried, s.Rejected, s.Interrupted, s.Crashes), stoppedLine{
 		Event: "stopped", Began: s.Began, Succeeded: s.Completed, Retried: s.Retried, Failed: s.Rejected,
 		Interrupted: s.Interrupted, Crashes: s.Crashes, Lost: s.Lost,
 	})
-	if signalled(ctx) && errors.Is(err, context.Canceled) {
-		err = nil // the signal came while it was starting: there was nothing to drain
-	}
 	return errors.Join(err, said)
 }
 
