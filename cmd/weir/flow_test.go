@@ -79,6 +79,9 @@ func TestTheLifeOfATaskThatFails(t *testing.T) {
 	require.Equal(t, 1, o.code)
 	require.Contains(t, o.out, "rejected")
 	require.Empty(t, o.err)
+	// It ran once: no attempt comes after a rejection.
+	require.EqualValues(t, 1, data[task](s, "task", "bad").Units[0].Attempt)
+	require.Regexp(t, `attempts +1 \(failures: 1\)`, s.ok("task", "bad"))
 }
 
 func TestDeadLetters(t *testing.T) {
@@ -260,6 +263,12 @@ func TestEffectsHappenOnce(t *testing.T) {
 		require.NoError(t, err)
 		require.Equal(t, 1, n, c)
 	}
+	// What a crash left in the open is shown as what it is, whoever looked it up.
+	found := data[task](s, "task", s.stream+"-after-effect").Units[0].Steps[0]
+	require.Equal(t, "found", found.Status)
+	require.NotEmpty(t, found.Result)
+	require.Regexp(t, `effect +found by its key, not run again`, s.ok("task", s.stream+"-after-effect"))
+	require.Equal(t, "done", data[task](s, "task", s.stream+"-none").Units[0].Steps[0].Status)
 	require.Zero(t, data[status](s, "status").Dead)
 }
 

@@ -83,14 +83,86 @@ func TestATypeThatNobodyHasWaits(t *testing.T) {
 	s.ok("submit", "--type", "echo", "--id", "e", "--wait")
 	eventually(t, "the alarm", func() bool { return len(data[status](s, "status").Unserved) == 1 })
 	require.Equal(t, []string{"noop"}, data[status](s, "status").Unserved)
-	require.Contains(t, s.ok("status"), "UNSERVED")
+	require.Regexp(t, `UNSERVED +noop \(1, oldest .+\): no live node runs this type`, s.ok("status"))
 	require.Zero(t, data[status](s, "status").Dead)
-	require.Equal(t, "PENDING", s.state("n"))
+	v := data[task](s, "task", "n")
+	require.Equal(t, "PENDING", v.State)
+	require.Equal(t, "noop", v.Waits[0].Type)
+	require.False(t, v.Waits[0].Served)
+	const why = `since .+ in the stream of type noop: no live node runs it`
+	require.Regexp(t, `waits +`+why, s.ok("task", "n"))
+	o := s.run("submit", "--type", "noop", "--id", "n", "--wait", "--timeout", "100ms")
+	require.Equal(t, 1, o.code)
+	require.Regexp(t, `n +PENDING +.*--timeout \(100ms\) is over; it waits `+why, o.out)
+
+	// Of what another producer added there is no other trace.
+	s.xadd("task_id", "nb-1", "type", "noop/nobody", "payload", "{}")
+	eventually(t, "it waits too", func() bool { return s.state("nb-1") == "PENDING" })
+	v = data[task](s, "task", "nb-1")
+	require.Equal(t, "noop/nobody", v.Units[0].Type)
+	require.Equal(t, "noop", v.Waits[0].Type)
+	require.Regexp(t, `waits +`+why, s.ok("task", "nb-1"))
+	st := data[status](s, "status")
+	require.EqualValues(t, 2, st.Waiting[0].Entries)
+	require.EqualValues(t, 2, st.States["PENDING"])
 
 	s.worker("--types", "noop", "--consumer", "two")
 	eventually(t, "it runs where the type is", func() bool { return s.state("n") == "SUCCEEDED" })
 	require.Empty(t, data[status](s, "status").Unserved)
 	require.False(t, isDone(w))
+	require.Empty(t, data[task](s, "task", "n").Waits)
+}
+
+// A task of which there is nothing but a dead letter is known by that.
+func TestATaskThatIsOnlyADeadLetter(t *testing.T) {
+	s := newSite(t)
+	s.xadd("task_id", "lost", "payload", "{}")
+	nameless := s.xadd("hello", "world")
+	s.worker()
+	eventually(t, "both are set aside", func() bool { return data[status](s, "status").Dead == 2 })
+	for _, id := range []string{"lost", nameless} {
+		require.Regexp(t, `^task `+id+`: no record; dead letter (\d+-\d+): undecodable, .+ \(weir dead show \d+-\d+\)\n$`, s.ok("task", id))
+		v := data[task](s, "task", id)
+		require.Empty(t, v.Units)
+		require.Equal(t, "undecodable", v.DeadLetter.Reason)
+		s.ok("dead", "show", v.DeadLetter.ID)
+	}
+	require.Contains(t, s.run("task", "other").err, "no task")
+}
+
+// The log names reasons as everything else does.
+func TestReasonsHaveOneName(t *testing.T) {
+	s := newSite(t)
+	w := s.worker()
+	s.xadd("hello", "world")
+	eventually(t, "it is set aside", func() bool { return data[status](s, "status").Dead == 1 })
+	require.Contains(t, w.stderr(), "reason=undecodable")
+}
+
+func TestASubmissionOfWhatIsDone(t *testing.T) {
+	s := newSite(t)
+	s.worker()
+	s.xadd("task_id", "ada", "type", "echo", "payload", `{}`)
+	eventually(t, "done", func() bool { return s.state("ada") == "SUCCEEDED" })
+	require.Contains(t, s.ok("submit", "--type", "echo", "--id", "ada"), "task ada: new entry; the task is done already, entry ")
+	require.Contains(t, s.ok("submit", "--type", "echo", "--id", "ada"), "task ada: known, entry ")
+
+	s.xadd("task_id", "eve", "type", "echo", "payload", `{}`)
+	eventually(t, "done", func() bool { return s.state("eve") == "SUCCEEDED" })
+	got := data[submitted](s, "submit", "--type", "echo", "--id", "eve", "--wait")
+	require.Equal(t, "SUCCEEDED", got.Tasks[0].Before)
+	require.Equal(t, 1, got.New)
+}
+
+// A worker that cannot start has done nothing to sum up.
+func TestAFailedStartHasNoSummary(t *testing.T) {
+	evicting := redistest.Start(t, redistest.MaxMemory("100mb", "allkeys-lru"))
+	for _, format := range []string{"--json=false", "--json"} {
+		o := command(t, cleanEnv("WEIR_REDIS="+evicting.URL()), "", "worker", format)
+		require.Equal(t, 1, o.code)
+		require.Empty(t, o.out)
+		require.Contains(t, o.err, "noeviction")
+	}
 }
 
 func TestTheSameIDTwice(t *testing.T) {
@@ -220,13 +292,17 @@ func TestUsage(t *testing.T) {
 		{"nonsense", `unknown command "nonsense"`},
 		{"statu", `did you mean "status"?`},
 		{"status --nonsense", "unknown flag: --nonsense"},
-		{"status extra", "unknown command"},
-		{"task", "accepts 1 arg(s), received 0"},
+		{"status extra", `takes no arguments, and was given "extra"`},
+		{"task", "give the id of one task"},
+		{"task a b", "give the id of one task"},
+		{"dead show", "give the id of one dead letter"},
+		{"worker --grace soon", `"soon"`},
 		{"dead nonsense", `unknown command "nonsense"`},
 		{"dead drop", "either the ids of dead letters or --all"},
 		{"dead drop --all 1-1", "either the ids of dead letters or --all"},
 		{"dead drop 1-1 --type x", "go with --all"},
-		{"dead list --reason nonsense", `no reason "nonsense"`},
+		{"dead list --reason nonsense", `no reason "nonsense", only`},
+		{"dead drop --all --reason nonsense", "budget_spent"},
 		{"dead list --limit 0", "--limit (0) must be at least 1"},
 		{"submit", "--type is missing"},
 		{"submit --type echo --payload {", "--payload is not JSON"},
@@ -250,7 +326,7 @@ func TestUsage(t *testing.T) {
 		{"status --redis http://x", "not a usable URL"},
 		{"bench --rounds 0", "--rounds (0) must be at least 1"},
 		{"bench --parked 1 --idle", "exclude each other"},
-		{"version extra", "unknown command"},
+		{"version extra", "takes no arguments"},
 	} {
 		o := s.run(strings.Fields(c.args)...)
 		require.Equal(t, 2, o.code, "%s: %s", c.args, o.err)
@@ -269,6 +345,9 @@ func TestUsage(t *testing.T) {
 		require.Contains(t, o.out, "weir")
 	}
 	require.Contains(t, s.ok("worker", "--help"), "[$WEIR_CONSUMER]")
+	require.NotContains(t, s.ok("worker", "--help"), "-1ns")
+	require.Contains(t, s.ok("dead", "list", "--help"), "kills_nodes")
+	require.Equal(t, s.ok("version"), s.ok("--version"))
 }
 
 func TestTheRedisThatIsMeant(t *testing.T) {
@@ -292,6 +371,8 @@ func TestALookMakesNothing(t *testing.T) {
 	st := data[status](s, "status")
 	require.Equal(t, s.stream, st.Stream)
 	require.Zero(t, st.Length)
+	require.False(t, st.StreamExists || st.GroupExists)
+	require.True(t, strings.HasPrefix(s.ok("status"), "stream "+s.stream+" does not exist (yet)\n"))
 	require.Empty(t, data[letters](s, "dead", "list").Letters)
 	o := s.run("task", "nobody")
 	require.Equal(t, 1, o.code)
@@ -301,4 +382,11 @@ func TestALookMakesNothing(t *testing.T) {
 	s.xadd("task_id", "x", "type", "echo")
 	require.EqualValues(t, 1, data[status](s, "status").Lag)
 	require.Contains(t, s.ok("status"), "no consumers")
+	require.True(t, strings.HasPrefix(s.ok("status", "--group", "typo"), "group typo does not exist on stream "+s.stream))
+	st = data[status](s, "status")
+	require.True(t, st.StreamExists)
+	require.False(t, st.GroupExists)
+	s.worker()
+	require.True(t, data[status](s, "status").GroupExists)
+	require.NotContains(t, s.ok("status"), "does not exist")
 }

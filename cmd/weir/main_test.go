@@ -256,6 +256,7 @@ type (
 			TaskID  string          `json:"task_id"`
 			EntryID string          `json:"entry_id"`
 			Known   bool            `json:"known"`
+			Before  string          `json:"state_before"`
 			State   string          `json:"state"`
 			Reason  string          `json:"reason"`
 			Error   string          `json:"error"`
@@ -285,21 +286,34 @@ type (
 				Result json.RawMessage `json:"result"`
 			} `json:"steps"`
 		} `json:"units"`
-		Timeline []struct {
+		Waits []struct {
+			Type   string `json:"type"`
+			Served bool   `json:"served"`
+		} `json:"waits_for_type"`
+		DeadLetter *letter `json:"dead_letter"`
+		Timeline   []struct {
 			What   string `json:"what"`
 			Detail string `json:"detail"`
 		} `json:"timeline"`
 	}
 	status struct {
-		Stream    string           `json:"stream"`
-		Length    int64            `json:"length"`
-		Inbox     int64            `json:"inbox"`
-		Lag       int64            `json:"lag"`
-		Pending   int64            `json:"pending"`
-		Dead      int64            `json:"dead"`
-		States    map[string]int64 `json:"states"`
-		Unserved  []string         `json:"unserved"`
-		Consumers []struct {
+		Stream   string           `json:"stream"`
+		Length   int64            `json:"length"`
+		Inbox    int64            `json:"inbox"`
+		Lag      int64            `json:"lag"`
+		Pending  int64            `json:"pending"`
+		Dead     int64            `json:"dead"`
+		States   map[string]int64 `json:"states"`
+		Unserved []string         `json:"unserved"`
+		Waiting  []struct {
+			Type     string `json:"type"`
+			Entries  int64  `json:"entries"`
+			OldestMS int64  `json:"oldest_ms"`
+			Served   bool   `json:"served"`
+		} `json:"waiting_types"`
+		StreamExists bool `json:"stream_exists"`
+		GroupExists  bool `json:"group_exists"`
+		Consumers    []struct {
 			Name string `json:"name"`
 			Live bool   `json:"live"`
 		} `json:"consumers"`

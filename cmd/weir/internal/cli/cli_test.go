@@ -16,6 +16,7 @@ import (
 
 	"github.com/weir-run/weir/actors"
 	"github.com/weir-run/weir/messages"
+	"github.com/weir-run/weir/streambridge"
 )
 
 func TestMain(m *testing.M) {
@@ -39,7 +40,7 @@ func TestOneLine(t *testing.T) {
 
 func TestAge(t *testing.T) {
 	for in, want := range map[time.Duration]string{
-		0: "0µs", 900 * time.Microsecond: "900µs", 42 * time.Millisecond: "42ms", 1500 * time.Millisecond: "1.5s",
+		0: "<1ms", 900 * time.Microsecond: "900µs", 42 * time.Millisecond: "42ms", 1500 * time.Millisecond: "1.5s",
 		61 * time.Second: "1m01s", 90 * time.Minute: "1h30m", 50 * time.Hour: "2d02h", -time.Second: "-1.0s",
 	} {
 		require.Equal(t, want, age(in))
@@ -154,6 +155,37 @@ func TestTaskView(t *testing.T) {
 	for _, want := range []string{"RETRYING", "3 (failures: 2; waits, free: 1)", "boom …", "error: no", "timeline"} {
 		require.Contains(t, out.String(), want)
 	}
+}
+
+func TestAFoundStep(t *testing.T) {
+	r := &actors.TaskRecord{ID: "t", Units: []actors.UnitRecord{{
+		State: messages.State_STATE_FAILED, Ledger: actors.Ledger{Failures: 1},
+		Steps: []messages.Step{{Name: "pay", Status: messages.StepFound, Attempts: 1, BeganMS: 5, EndedMS: 5, Value: []byte(`7`)}},
+	}}}
+	v := newTaskView(r)
+	require.Equal(t, "7", string(v.Units[0].Steps[0].Result))
+	require.EqualValues(t, 1, v.Units[0].Attempt, "it ran once and failed: none comes after it")
+	var out bytes.Buffer
+	require.NoError(t, showTask(&out, r, v))
+	require.Regexp(t, `pay +found by its key, not run again +1 +\S+ \S+ +- +7\n`, out.String())
+}
+
+func TestUnserved(t *testing.T) {
+	one := streambridge.TypeWaiting{Type: "x", Entries: 1, OldestMS: 40_000}
+	require.Equal(t, "x (1, oldest 40.0s): no live node runs this type", unserved([]streambridge.TypeWaiting{{Type: "a", Served: true}, one}))
+	require.Equal(t, "x (1, oldest 40.0s), y (1,200, oldest <1ms): no live node runs these types",
+		unserved([]streambridge.TypeWaiting{one, {Type: "y", Entries: 1200}}))
+}
+
+func TestGraceFlag(t *testing.T) {
+	var d time.Duration
+	g := (*graceFlag)(&d)
+	require.Empty(t, g.String())
+	for in, want := range map[string]time.Duration{"none": -1, "5s": 5 * time.Second, "-1ns": -1} {
+		require.NoError(t, g.Set(in))
+		require.Equal(t, want, d)
+	}
+	require.Error(t, g.Set("soon"))
 }
 
 func TestLetterView(t *testing.T) {

@@ -126,7 +126,11 @@ func (a *app) submit(ctx context.Context, f submitFlags) error {
 	}
 	defer d.close()
 
-	report := submitReport{keep: a.json || f.wait || f.count == 1 && f.file == ""}
+	before, err := d.before(ctx, f)
+	if err != nil {
+		return err
+	}
+	report := submitReport{before: before, keep: a.json || f.wait || f.count == 1 && f.file == ""}
 	for end := false; !end; {
 		batch := make([]actors.NewTask, 0, submitBatch)
 		for len(batch) < submitBatch {
@@ -150,14 +154,43 @@ func (a *app) submit(ctx context.Context, f submitFlags) error {
 		}
 	}
 	if f.wait {
+		patience, cancel := ctx, context.CancelFunc(func() {})
 		if f.timeout > 0 {
-			var cancel context.CancelFunc
-			ctx, cancel = context.WithTimeoutCause(ctx, f.timeout, fmt.Errorf("--timeout (%v) is over", f.timeout))
-			defer cancel()
+			patience, cancel = context.WithTimeoutCause(ctx, f.timeout, fmt.Errorf("--timeout (%v) is over", f.timeout))
 		}
-		report.wait(ctx)
+		defer cancel()
+		report.wait(patience)
+		report.explain(ctx, d)
 	}
 	return a.showSubmit(report, f.wait)
+}
+
+// before is the state that the one task which was asked for by its id has already, "" when nothing has begun it. A
+// producer's own entry may have made it, of which submitting knows nothing.
+func (d *desk) before(ctx context.Context, f submitFlags) (string, error) {
+	if f.id == "" || f.count != 1 {
+		return "", nil
+	}
+	r, err := d.client.Task(f.id).Status(ctx)
+	switch {
+	case errors.Is(err, actors.ErrNoTask):
+		return "", nil
+	case err != nil:
+		return "", err
+	}
+	if u := unitOf(r, f.step); u != nil && !u.Began.IsZero() {
+		return actors.StateName(u.State), nil
+	}
+	return "", nil
+}
+
+func unitOf(r *actors.TaskRecord, unit string) *actors.UnitRecord {
+	for i := range r.Units {
+		if r.Units[i].Unit == unit {
+			return &r.Units[i]
+		}
+	}
+	return nil
 }
 
 // failSubmit says what was submitted before the error stopped it.
@@ -178,9 +211,10 @@ type submitReport struct {
 	Error string          `json:"error,omitempty"`
 	Tasks []submittedTask `json:"tasks"`
 
-	keep  bool
-	sent  []*actors.Task
-	wrong int
+	keep   bool
+	before string
+	sent   []*actors.Task
+	wrong  int
 }
 
 type submittedTask struct {
@@ -188,7 +222,9 @@ type submittedTask struct {
 	Unit    string `json:"unit,omitempty"`
 	EntryID string `json:"entry_id"`
 	Known   bool   `json:"known"`
-	State   string `json:"state,omitempty"`
+	// Before is the state that the task had already when this entry of it was new.
+	Before string `json:"state_before,omitempty"`
+	State  string `json:"state,omitempty"`
 	content
 	Reason string `json:"reason,omitempty"`
 	Error  string `json:"error,omitempty"`
@@ -206,7 +242,11 @@ func (r *submitReport) add(sent []*actors.Task) {
 		}
 		if r.keep {
 			r.sent = append(r.sent, t)
-			r.Tasks = append(r.Tasks, submittedTask{TaskID: t.ID, Unit: t.Unit, EntryID: t.EntryID, Known: t.Known})
+			done := submittedTask{TaskID: t.ID, Unit: t.Unit, EntryID: t.EntryID, Known: t.Known}
+			if !t.Known {
+				done.Before = r.before
+			}
+			r.Tasks = append(r.Tasks, done)
 		}
 	}
 }
@@ -230,6 +270,45 @@ func (r *submitReport) wait(ctx context.Context) {
 	}
 }
 
+// explain says how those stand that have not ended: it is no more than help, so what goes wrong with it is left out.
+func (r *submitReport) explain(ctx context.Context, d *desk) {
+	var pending []string
+	for i := range r.Tasks {
+		t := &r.Tasks[i]
+		if t.State != "" {
+			continue
+		}
+		record, err := r.sent[i].Status(ctx)
+		if err != nil {
+			return
+		}
+		u := unitOf(record, t.Unit)
+		if u == nil {
+			continue
+		}
+		t.State = actors.StateName(u.State)
+		if u.Began.IsZero() {
+			pending = append(pending, t.TaskID)
+		}
+	}
+	if len(pending) == 0 {
+		return
+	}
+	found, err := d.standings(ctx, pending...)
+	if err != nil {
+		return
+	}
+	for i := range r.Tasks {
+		t := &r.Tasks[i]
+		for _, s := range found[t.TaskID] {
+			if s.Unit == t.Unit && t.Error != "" {
+				t.Error += "; it " + s.String()
+				break
+			}
+		}
+	}
+}
+
 func (a *app) showSubmit(r submitReport, waited bool) error {
 	if err := a.printSubmit(r, waited); err != nil {
 		return err
@@ -249,8 +328,13 @@ func (a *app) printSubmit(r submitReport, waited bool) error {
 	}
 	if len(r.Tasks) == 1 && r.New+r.Known == 1 {
 		word := "new"
-		if r.Known == 1 {
+		switch before := r.Tasks[0].Before; {
+		case r.Known == 1:
 			word = "known"
+		case before == "SUCCEEDED":
+			word = "new entry; the task is done already"
+		case before != "":
+			word = "new entry; the task is " + before + " already"
 		}
 		fmt.Fprintf(a.std.Out, "task %s: %s, entry %s\n", oneLine(r.Tasks[0].TaskID, 1024), word, r.Tasks[0].EntryID)
 	} else {

@@ -12,13 +12,16 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/weir-run/weir/actors"
+	"github.com/weir-run/weir/messages"
 )
 
 func (a *app) taskCmd() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "task ID",
 		Short: "Show all that is known of a task: state, attempts, steps, result, timeline",
-		Args:  cobra.ExactArgs(1),
+		Long: `Show all that is known of a task: state, attempts by class, steps, result and timeline. A task that nothing has begun
+is looked for among the entries that wait for an agent type, and among the newest dead letters.`,
+		Args: oneArg("task"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			ctx := cmd.Context()
 			d, err := a.openDesk(ctx)
@@ -26,14 +29,12 @@ func (a *app) taskCmd() *cobra.Command {
 				return err
 			}
 			defer d.close()
-			r, err := d.client.Task(args[0]).Status(ctx)
-			if errors.Is(err, actors.ErrNoTask) {
-				return fmt.Errorf("no task %q is known to group %q of stream %q", args[0], d.names.Group, d.names.Stream)
-			}
+			r, waits, letter, err := d.find(ctx, args[0])
 			if err != nil {
 				return err
 			}
 			v := newTaskView(r)
+			v.Waits, v.DeadLetter = waits, letter
 			if v.Deliveries, err = d.deliveries(ctx, r.EntryID); err != nil {
 				return err
 			}
@@ -46,6 +47,39 @@ func (a *app) taskCmd() *cobra.Command {
 	a.groupFlags(cmd)
 	a.jsonFlag(cmd)
 	return cmd
+}
+
+// find reads a task's record, and looks elsewhere for what it does not tell: the entries that wait for an agent type, and
+// the dead letter of a task that was never begun.
+func (d *desk) find(ctx context.Context, id string) (*actors.TaskRecord, []standing, *letterView, error) {
+	r, err := d.client.Task(id).Status(ctx)
+	if err != nil && !errors.Is(err, actors.ErrNoTask) {
+		return nil, nil, nil, err
+	}
+	if !unbegun(r) {
+		return r, nil, nil, nil
+	}
+	waits, err := d.standings(ctx, id)
+	if err != nil {
+		return nil, nil, nil, err
+	}
+	if waits[id] != nil {
+		if r == nil {
+			r = &actors.TaskRecord{ID: id, Units: pendingUnits(waits[id])}
+		}
+		return r, waits[id], nil, nil
+	}
+	letter, err := d.letterOf(ctx, id)
+	if err != nil {
+		return nil, nil, nil, err
+	}
+	if r == nil && letter == nil {
+		return nil, nil, nil, fmt.Errorf("no task %q is known to group %q of stream %q", id, d.names.Group, d.names.Stream)
+	}
+	if r == nil {
+		r = &actors.TaskRecord{ID: id}
+	}
+	return r, nil, letter, nil
 }
 
 // deliveries is how often the entry was handed out; 0 when it is not pending.
@@ -68,6 +102,10 @@ func (d *desk) deliveries(ctx context.Context, entryID string) (int64, error) {
 }
 
 func showTask(out io.Writer, r *actors.TaskRecord, v taskView) error {
+	if l := v.DeadLetter; l != nil && len(v.Units) == 0 {
+		_, err := fmt.Fprintf(out, "task %s: no record; %s\n", oneLine(v.TaskID, 1024), showDeadLetter(l))
+		return err
+	}
 	w := table(out)
 	row(w, "task", v.TaskID)
 	if v.EntryID != "" {
@@ -81,6 +119,16 @@ func showTask(out io.Writer, r *actors.TaskRecord, v taskView) error {
 	}
 	if v.Queued > 0 {
 		row(w, "queued", plural(int(v.Queued), "entry that waits for the owner"))
+	}
+	for _, s := range v.Waits {
+		what := "waits"
+		if s.Unit != "" {
+			what = "unit " + oneLine(s.Unit, 40) + " waits"
+		}
+		row(w, what, strings.TrimPrefix(s.String(), "waits "))
+	}
+	if v.DeadLetter != nil {
+		row(w, "never begun", showDeadLetter(v.DeadLetter))
 	}
 	if r.TTL > 0 {
 		row(w, "forgotten in", age(r.TTL))
@@ -104,6 +152,10 @@ func showTask(out io.Writer, r *actors.TaskRecord, v taskView) error {
 	return w.Flush()
 }
 
+func showDeadLetter(l *letterView) string {
+	return fmt.Sprintf("dead letter %s: %s, %s (weir dead show %s)", l.ID, l.Reason, oneLine(firstLine(l.Detail), 100), l.ID)
+}
+
 func showUnit(out io.Writer, u actors.UnitRecord, v unitView) error {
 	fmt.Fprintln(out)
 	w := table(out)
@@ -112,7 +164,7 @@ func showUnit(out io.Writer, u actors.UnitRecord, v unitView) error {
 	}
 	row(w, "state", v.State)
 	row(w, "type", dash(v.Type))
-	row(w, "attempts", attempts(u.Ledger))
+	row(w, "attempts", attempts(v.Attempt, u.Ledger))
 	row(w, "created", clock(u.Created))
 	if !u.Began.IsZero() {
 		row(w, "began", clock(u.Began))
@@ -138,7 +190,7 @@ func showUnit(out io.Writer, u actors.UnitRecord, v unitView) error {
 	row(w, "  STEP", "STATUS", "ATTEMPTS", "BEGAN", "TOOK", "RESULT")
 	for i, s := range v.Steps {
 		took, result := "-", "-"
-		if s.EndedAt != nil {
+		if s.EndedAt != nil && s.Status != string(messages.StepFound) {
 			took = age(time.Duration(s.TookMS) * time.Millisecond)
 		}
 		switch {
@@ -151,13 +203,21 @@ func showUnit(out io.Writer, u actors.UnitRecord, v unitView) error {
 		if s.BeganAt != nil {
 			began = clock(*s.BeganAt)
 		}
-		row(w, "  "+s.Step, s.Status, s.Attempts, began, took, result)
+		row(w, "  "+s.Step, stepStatus(s.Status), s.Attempts, began, took, result)
 	}
 	return w.Flush()
 }
 
-// attempts is the ledger without its zeros.
-func attempts(l actors.Ledger) string {
+// stepStatus is a step's status for a person.
+func stepStatus(status string) string {
+	if status == string(messages.StepFound) {
+		return "found by its key, not run again"
+	}
+	return status
+}
+
+// attempts is the number of attempts, and the ledger without its zeros.
+func attempts(n int64, l actors.Ledger) string {
 	var parts []string
 	for _, c := range []struct {
 		n    int64
@@ -175,7 +235,7 @@ func attempts(l actors.Ledger) string {
 			parts = append(parts, fmt.Sprintf("%s: %d", c.name, c.n))
 		}
 	}
-	s := fmt.Sprint(l.Attempt())
+	s := fmt.Sprint(n)
 	if len(parts) > 0 {
 		s += " (" + strings.Join(parts, "; ") + ")"
 	}

@@ -48,10 +48,14 @@ type taskView struct {
 	Queued  int64  `json:"queued,omitempty"`
 	EntryID string `json:"entry_id,omitempty"`
 	// Deliveries of the entry while it is pending.
-	Deliveries int64      `json:"deliveries,omitempty"`
-	TTLMS      int64      `json:"ttl_ms,omitempty"`
-	Units      []unitView `json:"units"`
-	Timeline   []lineView `json:"timeline"`
+	Deliveries int64 `json:"deliveries,omitempty"`
+	// Waits are its entries in the streams of agent types; only looked for while a unit was never begun.
+	Waits []standing `json:"waits_for_type,omitempty"`
+	// DeadLetter is the newest one of a task that was never begun.
+	DeadLetter *letterView `json:"dead_letter,omitempty"`
+	TTLMS      int64       `json:"ttl_ms,omitempty"`
+	Units      []unitView  `json:"units"`
+	Timeline   []lineView  `json:"timeline"`
 }
 
 type unitView struct {
@@ -124,7 +128,7 @@ func newTaskView(r *actors.TaskRecord) taskView {
 
 func newUnitView(u actors.UnitRecord) unitView {
 	v := unitView{
-		Unit: u.Unit, State: actors.StateName(u.State), Type: u.Type, Attempt: u.Ledger.Attempt(), Attempts: u.Ledger,
+		Unit: u.Unit, State: actors.StateName(u.State), Type: u.Type, Attempt: attempt(u), Attempts: u.Ledger,
 		CreatedAt: moment(u.Created), BeganAt: moment(u.Began), UpdatedAt: moment(u.Updated), DueAt: moment(u.Due),
 		ContentType: u.ContentType, content: newContent(u.ContentType, u.Result),
 		Error: u.Error, Reason: actors.ReasonName(u.Reason), Steps: []stepView{},
@@ -134,7 +138,7 @@ func newUnitView(u actors.UnitRecord) unitView {
 			Step: s.Name, Status: string(s.Status), Attempts: s.Attempts, BeganAt: millis(s.BeganMS), EndedAt: millis(s.EndedMS),
 			ContentType: s.ContentType, Error: s.Error,
 		}
-		if s.Status == messages.StepDone { // the value of another is Weir's own note
+		if s.Status.HasResult() { // the value of another is Weir's own note
 			step.content = newContent(s.ContentType, s.Value)
 		}
 		if s.EndedMS > 0 {
@@ -143,6 +147,16 @@ func newUnitView(u actors.UnitRecord) unitView {
 		v.Steps = append(v.Steps, step)
 	}
 	return v
+}
+
+// attempt is the number of the attempt that runs, comes next or succeeded. A unit that ended otherwise has only those that
+// it was charged with.
+func attempt(u actors.UnitRecord) int64 {
+	n := u.Ledger.Attempt()
+	if u.State == messages.State_STATE_FAILED || u.State == messages.State_STATE_CANCELLED {
+		n--
+	}
+	return n
 }
 
 // letterView is a dead letter as `weir dead` prints it.
