@@ -1,4 +1,4 @@
-// Quickstart serves one agent from Redis until Ctrl-C. Give it work with
+// Quickstart serves one agent until Ctrl-C. Give it work, and see the answer with go run ./cmd/weir task ada:
 // redis-cli XADD agent:tasks '*' task_id ada type hello payload '{"Name":"Ada"}'
 package main
 
