@@ -148,7 +148,8 @@ func Classify(f func(error) error) AgentOption {
 // Verify makes a step's effect keyed: an intent is written before the function runs, and when its outcome is unknown
 // (the process died before the result was kept, the attempt timed out or failed) find is asked with StepContext.Key before
 // anything runs again. Found: its value is the step's result. Not found: the effect did not happen and may run.
-// find must see every effect that took place, and its value has the step's type.
+// find must see every effect that took place, and its value has the step's type. The checkpoint of such a step says "found"
+// where that of one that ran says "done".
 func Verify[T any](find func(ctx context.Context, key string) (T, bool, error)) StepOption {
 	return stepOption(func(s *stepSettings) error {
 		if find == nil {

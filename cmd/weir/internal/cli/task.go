@@ -164,7 +164,9 @@ func showUnit(out io.Writer, u actors.UnitRecord, v unitView) error {
 	}
 	row(w, "state", v.State)
 	row(w, "type", dash(v.Type))
-	row(w, "attempts", attempts(v.Attempt, u.Ledger))
+	if !u.Began.IsZero() || u.Ledger != (actors.Ledger{}) {
+		row(w, "attempts", attempts(v.Attempt, u.Ledger))
+	}
 	row(w, "created", clock(u.Created))
 	if !u.Began.IsZero() {
 		row(w, "began", clock(u.Began))
