@@ -70,6 +70,8 @@ const (
 	Later
 	// Condemned: Reason and Detail say why it must not run. The fence is ours: commit Rejected with them.
 	Condemned
+	// Unreadable: what stands under the task's key is no record of ours; Detail says what. A dead letter, nothing was written.
+	Unreadable
 )
 
 // Begun is the answer to Begin.

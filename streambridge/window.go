@@ -329,7 +329,8 @@ func (w *window) remember(s *slot) {
 func (w *window) bury(s *slot, reason messages.Reason, detail string) {
 	s.detail = &Burial{
 		Ref: s.Ref, Reason: reason, Detail: detail, Deliveries: s.deliveries, Wake: s.wake,
-		Fail: s.bad == nil && reason != messages.Reason_REASON_ID_CONFLICT,
+		// Another's work has the record, or there is none that could be written.
+		Fail: s.bad == nil && reason != messages.Reason_REASON_ID_CONFLICT && reason != messages.Reason_REASON_BAD_STATE,
 	}
 	s.detail.TaskID, s.detail.Unit, s.detail.Type = s.names()
 	w.do(bury{s.detail})

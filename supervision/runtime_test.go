@@ -45,9 +45,13 @@ func onBoth(t *testing.T, test func(t *testing.T, b backend)) {
 }
 
 func (b backend) config(consumer string, agents actors.Agents) supervision.Config {
+	stream, state := b.node()
+	return b.configOf(consumer, stream, state, agents)
+}
+
+func (b backend) configOf(consumer string, stream supervision.Stream, state actors.State, agents actors.Agents) supervision.Config {
 	names := b.names
 	names.Consumer = consumer
-	stream, state := b.node()
 	return supervision.Config{
 		Stream: stream, State: state, Names: names, Agents: agents,
 		Lease: 900 * time.Millisecond, Beat: 200 * time.Millisecond, Tick: 100 * time.Millisecond, Grace: 5 * time.Second,

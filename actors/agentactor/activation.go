@@ -102,6 +102,8 @@ func (a *activation) take(ctx context.Context) *messages.Done {
 			Outcome: messages.Outcome_OUTCOME_REJECTED, Reason: a.begun.Reason, Detail: a.begun.Detail, Error: a.begun.Detail,
 		}
 		return a.commit(ctx)
+	case actors.Unreadable:
+		return a.bury(messages.Reason_REASON_BAD_STATE, a.begun.Detail)
 	case actors.NotOurs, actors.Later:
 		return a.done(messages.Verdict_VERDICT_DROP)
 	default:

@@ -71,8 +71,10 @@ func newLowRoad(cfg *Config, m *messages.Assign, ask func(handOver)) *lowRoad {
 func (l *lowRoad) run(ctx context.Context, props any, limit time.Duration, begun actors.Begun) (actors.Verdict, string) {
 	p, ok := props.(*actor.Props)
 	if !ok {
-		return actors.Verdict{Outcome: messages.Outcome_OUTCOME_REJECTED, Reason: messages.Reason_REASON_MISUSE,
-			Error: fmt.Sprintf("External got %T, which this runtime cannot run", props)}, ""
+		return actors.Verdict{
+			Outcome: messages.Outcome_OUTCOME_REJECTED, Reason: messages.Reason_REASON_MISUSE,
+			Error: fmt.Sprintf("External got %T, which this runtime cannot run", props),
+		}, ""
 	}
 	if limit <= 0 {
 		limit = defaultDeadline
@@ -115,8 +117,10 @@ func verdictOf(f *messages.Finished, maxResult int) actors.Verdict {
 	switch f.GetOutcome() {
 	case messages.Outcome_OUTCOME_COMPLETED:
 		if len(v.Result) > maxResult {
-			return actors.Verdict{Outcome: messages.Outcome_OUTCOME_REJECTED, Reason: messages.Reason_REASON_TOO_LARGE,
-				Error: fmt.Sprintf("result of %d bytes, at most %d are allowed", len(v.Result), maxResult)}
+			return actors.Verdict{
+				Outcome: messages.Outcome_OUTCOME_REJECTED, Reason: messages.Reason_REASON_TOO_LARGE,
+				Error: fmt.Sprintf("result of %d bytes, at most %d are allowed", len(v.Result), maxResult),
+			}
 		}
 	case messages.Outcome_OUTCOME_RETRY:
 		v.Charge = messages.Charge_CHARGE_FAILURE
@@ -124,8 +128,10 @@ func verdictOf(f *messages.Finished, maxResult int) actors.Verdict {
 		v.Reason, v.Detail = messages.Reason_REASON_REJECTED, f.GetError()
 	case messages.Outcome_OUTCOME_INTERRUPTED:
 	default:
-		return actors.Verdict{Outcome: messages.Outcome_OUTCOME_REJECTED, Reason: messages.Reason_REASON_MISUSE,
-			Error: fmt.Sprintf("a plain actor answered with outcome %s", f.GetOutcome())}
+		return actors.Verdict{
+			Outcome: messages.Outcome_OUTCOME_REJECTED, Reason: messages.Reason_REASON_MISUSE,
+			Error: fmt.Sprintf("a plain actor answered with outcome %s", f.GetOutcome()),
+		}
 	}
 	return v
 }

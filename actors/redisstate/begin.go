@@ -6,6 +6,8 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/redis/go-redis/v9"
+
 	"github.com/weir-run/weir/actors"
 	"github.com/weir-run/weir/messages"
 )
@@ -37,6 +39,9 @@ func (s *State) Begin(ctx context.Context, req actors.BeginRequest) (actors.Begu
 			begun.Fence.Incarnation, begun.Fence.Activation = req.Incarnation, req.Activation
 			return begun, nil
 		}
+	}
+	if redis.HasErrorPrefix(err, "WRONGTYPE") { // asked again, it would say the same for ever
+		return actors.Begun{Answer: actors.Unreadable, Detail: fmt.Sprintf("the key %s or one beside it: %v", b.keys.Task(t.GetTaskId()), err)}, nil
 	}
 	return actors.Begun{}, fmt.Errorf("begin task %.80q: %w", t.GetTaskId(), err)
 }

@@ -16,7 +16,8 @@ local ms = now_ms()
 local head = dict(found[1][2])
 local eid, eunit = escape(head.task_id), escape(head.unit)
 local task, name = P .. 'task:' .. eid, eid .. ':' .. eunit
-local has = head.task_id ~= '' and not string.find(head.reason, 'ID_CONFLICT', 1, true)
+local kept = redis.call('TYPE', task).ok -- a foreign key may have set it aside
+local has = head.task_id ~= '' and not string.find(head.reason, 'ID_CONFLICT', 1, true) and (kept == 'hash' or kept == 'none')
 local state, kind = false, false
 if has then
   local had = redis.call('HMGET', task, field(eunit, 'state'), field(eunit, 'type'))
