@@ -51,7 +51,7 @@ func (r *reader) run(ctx context.Context) {
 		case errors.Is(err, ErrGroupLost):
 			r.log.Error("the consumer group had vanished and was made again; entries and state may be gone", "error", err)
 			r.monitor.emit(GroupLost{Err: err})
-			r.monitor.bad(err) // not ready until a read has worked again
+			r.monitor.bad(err)    // not ready until a read has worked again
 			if !wait.pause(ctx) { // a group that vanishes again and again must not make a hot loop
 				return
 			}
