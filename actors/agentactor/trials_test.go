@@ -60,7 +60,7 @@ func activationOf(ctx context.Context, store actors.State, t *trials, id string)
 }
 
 // run serves it to its end.
-func (a *activation) run(t *testing.T, ctx context.Context) messages.Verdict { //nolint:revive // the test first
+func (a *activation) run(t *testing.T, ctx context.Context) messages.Verdict {
 	t.Helper()
 	how := make(chan any, 1)
 	a.serve(ctx, func(m any) { how <- m })

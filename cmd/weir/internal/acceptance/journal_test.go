@@ -2,6 +2,7 @@ package acceptance
 
 import (
 	"encoding/json"
+	"slices"
 	"sync"
 	"time"
 )
@@ -81,14 +82,6 @@ func (j *journal) count(f func(line) bool) int {
 // event lets through lines of one event, of some processes where any are named.
 func event(name string, processes ...string) func(line) bool {
 	return func(l line) bool {
-		if l.Event != name {
-			return false
-		}
-		for _, p := range processes {
-			if l.Process == p {
-				return true
-			}
-		}
-		return len(processes) == 0
+		return l.Event == name && (len(processes) == 0 || slices.Contains(processes, l.Process))
 	}
 }

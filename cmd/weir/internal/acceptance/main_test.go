@@ -57,11 +57,11 @@ func weirBinary(t *testing.T) string {
 			b.path = *binaryFlag
 			return
 		}
-		if b.dir, b.err = os.MkdirTemp("", "weir-acceptance-"); b.err != nil {
+		// The binary outlives the test that happens to build it.
+		if b.dir, b.err = os.MkdirTemp("", "weir-acceptance-"); b.err != nil { //nolint:usetesting // see above
 			return
 		}
 		b.path = filepath.Join(b.dir, "weir")
-		// Not the test's context: the binary outlives the test that happens to build it.
 		out, err := exec.Command("go", "build", "-buildvcs=false", "-o", b.path, "github.com/weir-run/weir/cmd/weir").CombinedOutput()
 		if err != nil {
 			b.err = errors.Join(err, errors.New(string(out)))

@@ -96,8 +96,7 @@ func (s *site) weir(command string, args ...string) (stdout string, err error) {
 	cmd.Env = environ()
 	out, err := cmd.Output()
 	if err != nil {
-		var exit *exec.ExitError
-		if errors.As(err, &exit) {
+		if exit, ok := errors.AsType[*exec.ExitError](err); ok {
 			err = fmt.Errorf("weir %s: %w: %s", command, err, strings.TrimSpace(string(exit.Stderr)))
 		}
 		return string(out), err
