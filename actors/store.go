@@ -46,6 +46,9 @@ type BeginRequest struct {
 	Crash string
 	// MaxDeliveries is how often an entry may be handed out without ever being begun; see Condemned.
 	MaxDeliveries int64
+	// Trial says that a suspect, a unit under which nodes have died, may go on trial now; see Later. The node that asks
+	// for it begins nothing else at that moment, so that its death would have one culprit.
+	Trial bool
 }
 
 // Answer is what a store says to Begin.
@@ -66,7 +69,8 @@ const (
 	Conflict
 	// NotOurs: the entry is not pending with us any more, or our node's liveness key is gone. Drop it.
 	NotOurs
-	// Later: the unit is on trial's waiting list; ask again after Wait. It stays in the window.
+	// Later: the unit is a suspect, and the request did not ask for its trial, or another one is on trial on this node. Its
+	// entry stays in the window; ask again, after Wait if that is not 0.
 	Later
 	// Condemned: Reason and Detail say why it must not run. The fence is ours: commit Rejected with them.
 	Condemned
@@ -84,7 +88,8 @@ type Begun struct {
 	Steps bool
 	// Trial says that the unit runs on trial: alone among the suspects of its node.
 	Trial bool
-	// Wait is for Later.
+	// Wait is for Later: how long another trial, or whatever stands in the way, may still take. 0 when only BeginRequest.Trial
+	// is missing.
 	Wait   time.Duration
 	Reason messages.Reason
 	Detail string

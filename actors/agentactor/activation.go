@@ -24,6 +24,7 @@ type activation struct {
 	low    *lowRoad
 
 	begun   actors.Begun
+	trial   uint64 // its number in the court, when it runs on one
 	began   time.Time
 	ready   *actors.Ready // nil for a plain protoactor actor
 	verdict actors.Verdict
@@ -34,6 +35,7 @@ type activation struct {
 func (a *activation) serve(ctx context.Context, tell func(any)) {
 	go watched(tell, func() any {
 		if how := a.open(ctx); how != nil {
+			a.acquit()
 			return how
 		}
 		if a.cfg.atWork.Load() < crowd {
@@ -63,6 +65,7 @@ func watched(tell func(any), f func() any) {
 func (a *activation) work(ctx context.Context) any {
 	a.cfg.atWork.Add(1)
 	defer a.cfg.atWork.Add(-1)
+	defer a.acquit()
 	if crash := a.handle(ctx); crash != "" {
 		return crashed{crash}
 	}
@@ -130,51 +133,49 @@ func (a *activation) take(ctx context.Context) *messages.Done {
 	return nil
 }
 
-// begin asks until it is answered. A suspect that must wait for another's trial waits here: its entry stays in the window.
-func (a *activation) begin(ctx context.Context) error {
-	inLine := false
-	defer func() {
-		if inLine {
-			a.cfg.trials.leave()
-		}
-	}()
+// begin asks until it is answered. A suspect waits here for its trial: its entry stays in the window.
+func (a *activation) begin(ctx context.Context) (err error) {
 	for try := 0; ; try++ {
-		begun, err := a.cfg.State.Begin(ctx, a.request())
-		if ctx.Err() == nil {
-			a.heard(err)
+		if !a.cfg.court.pass(ctx) {
+			return context.Cause(ctx)
 		}
-		switch {
-		case err == nil && begun.Answer != actors.Later:
-			a.begun = begun
-			return nil
-		case err == nil && !inLine:
-			if inLine = a.cfg.trials.queue(ctx); !inLine {
-				return context.Cause(ctx)
-			}
-			try = -1
-		case err == nil:
-			if !a.cfg.trials.pause(ctx, begun.Wait) {
-				return context.Cause(ctx)
-			}
-			try = -1
-		case !pause(ctx, backoff(try)):
+		if a.begun, err = a.ask(ctx, false); err == nil {
+			break
+		}
+		if !pause(ctx, backoff(try)) {
 			return context.Cause(ctx)
 		}
 	}
+	if a.begun.Answer == actors.Later {
+		a.begun, a.trial, err = a.cfg.court.try(ctx, a.begun, func(trial bool) (actors.Begun, error) { return a.ask(ctx, trial) })
+	}
+	return err
+}
+
+// acquit ends the unit's trial, if it was on one: with its activation, however that ended.
+func (a *activation) acquit() {
+	if a.begun.Trial {
+		a.cfg.court.release(a.trial)
+	}
+}
+
+// ask is one Begin.
+func (a *activation) ask(ctx context.Context, trial bool) (actors.Begun, error) {
+	begun, err := a.cfg.State.Begin(ctx, actors.BeginRequest{
+		Task: a.assign.GetTask(), Entry: a.assign.GetEntry().Ref(), Deliveries: a.assign.GetEntry().GetDeliveries(),
+		Wake: a.assign.GetEntry().GetWake(), Consumer: a.cfg.Consumer, Incarnation: a.cfg.Incarnation,
+		Activation: a.assign.GetActivation(), Crash: a.assign.GetCrash(), MaxDeliveries: a.cfg.MaxDeliveries, Trial: trial,
+	})
+	if ctx.Err() == nil {
+		a.heard(err)
+	}
+	return begun, err
 }
 
 // heard tells the runtime how the store fares.
 func (a *activation) heard(err error) {
 	if f := a.cfg.Hooks.Store; f != nil {
 		f(err)
-	}
-}
-
-func (a *activation) request() actors.BeginRequest {
-	return actors.BeginRequest{
-		Task: a.assign.GetTask(), Entry: a.assign.GetEntry().Ref(), Deliveries: a.assign.GetEntry().GetDeliveries(),
-		Wake: a.assign.GetEntry().GetWake(), Consumer: a.cfg.Consumer, Incarnation: a.cfg.Incarnation,
-		Activation: a.assign.GetActivation(), Crash: a.assign.GetCrash(), MaxDeliveries: a.cfg.MaxDeliveries,
 	}
 }
 
@@ -250,9 +251,6 @@ func (a *activation) decide(v actors.Verdict, agent actors.Agent) actors.Verdict
 //
 //go:noinline
 func (a *activation) commit(ctx context.Context) *messages.Done {
-	if a.begun.Trial {
-		defer a.cfg.trials.end()
-	}
 	switch {
 	case errors.Is(context.Cause(ctx), actors.ErrLeaseLost):
 		return a.giveUp()

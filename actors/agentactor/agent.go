@@ -12,7 +12,7 @@ import (
 
 // Props makes agent actors: each serves one assignment and is then stopped by its supervisor, its parent.
 func Props(cfg Config) *actor.Props {
-	cfg.shared = &shared{trials: newTrials()}
+	cfg.shared = &shared{court: newCourt()}
 	return actor.PropsFromProducer(func() actor.Actor { return &agent{cfg: &cfg} })
 }
 

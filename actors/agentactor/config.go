@@ -37,7 +37,7 @@ type Config struct {
 
 // shared is what the activations of a node share beside their Config.
 type shared struct {
-	trials *trials
+	court  *court
 	atWork atomic.Int64 // handlers that run
 }
 

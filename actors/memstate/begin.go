@@ -143,7 +143,7 @@ func (b *beginner) again() actors.Begun {
 		b.death()
 		charged = true
 	}
-	if wait := b.suspect(); wait > 0 {
+	if later, wait := b.suspect(); later {
 		if charged {
 			// Charged once: it is PENDING now, and asking again finds nobody's death. What only waits owns nothing.
 			u.Run = b.me()

@@ -110,6 +110,7 @@ func draw(t *rapid.T) move {
 		}
 	case "begin":
 		fresh, crash := rapid.Bool().Draw(t, "fresh actor"), rapid.SampledFrom([]string{"", "", "boom"}).Draw(t, "crash")
+		trial := rapid.Bool().Draw(t, "trial")
 		do = of(func(s *side, m *member, h *holding) any {
 			if fresh {
 				m.acts++
@@ -117,7 +118,7 @@ func draw(t *rapid.T) move {
 			}
 			b, err := m.state.Begin(ctx, actors.BeginRequest{
 				Task: h.task, Entry: h.Ref, Deliveries: h.Deliveries, Wake: h.wake, Consumer: m.node.Consumer,
-				Incarnation: m.node.Incarnation, Activation: h.act, Crash: crash, MaxDeliveries: 3,
+				Incarnation: m.node.Incarnation, Activation: h.act, Crash: crash, MaxDeliveries: 3, Trial: trial,
 			})
 			require.NoError(s.t, err)
 			switch b.Answer {

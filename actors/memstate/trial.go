@@ -58,18 +58,21 @@ func similar(a, b int64) bool {
 	return max(a, b) < shortMS || a <= 2*b && b <= 2*a
 }
 
-// suspect puts a unit with too many deaths on trial: alone among the suspects of its node, for a while. It returns how
-// long to wait when another one is on trial.
-func (b *beginner) suspect() time.Duration {
+// suspect puts a unit with too many deaths on trial, where the request asks for it: alone among the suspects of its node,
+// for a while. later means that it must ask again, after the wait when another one is on trial.
+func (b *beginner) suspect() (later bool, wait time.Duration) {
 	u, now := b.unit, b.tx.NowMS
 	if u.Deaths < suspectAt || u.Reason != 0 {
-		return 0
+		return false, 0
 	}
 	me, life := memstream.Member(b.task.ID, u.Name), b.tx.KeepLife(b.req.Incarnation)
 	if life.Trial != "" && life.Trial != me && now < life.TrialUntilMS {
-		return time.Duration(min(max(life.TrialUntilMS-now, 250), 1000)) * time.Millisecond
+		return true, time.Duration(min(max(life.TrialUntilMS-now, 250), 1000)) * time.Millisecond
+	}
+	if !b.req.Trial {
+		return true, 0
 	}
 	life.Trial = me
 	life.TrialUntilMS = now + min(u.RanMS*3/2+2000, 4000<<min(u.Deaths-suspectAt, 20))
-	return 0
+	return false, 0
 }

@@ -24,12 +24,15 @@ func (s *State) Begin(ctx context.Context, req actors.BeginRequest) (actors.Begu
 		messages.WorkHash(t.GetType(), t.GetPayload()), t.GetType(),
 	}
 	tooOften := req.MaxDeliveries > 0 && req.Deliveries > req.MaxDeliveries
-	if req.Wake != 0 || t.GetUnit() != "" || tooOften || req.Crash != "" {
+	if req.Wake != 0 || t.GetUnit() != "" || tooOften || req.Crash != "" || req.Trial {
 		deliveries := int64(0)
 		if tooOften {
 			deliveries = req.Deliveries
 		}
 		args = append(args, req.Wake, unitPrefix(t.GetUnit()), deliveries, clip(req.Crash))
+		if req.Trial {
+			args = append(args, "1")
+		}
 	}
 	reply, err := s.batch.do(ctx, beginScript,
 		[]string{b.keys.Task(t.GetTaskId()), req.Entry.Stream, b.keys.Node(req.Incarnation)}, args...)

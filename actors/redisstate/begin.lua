@@ -12,6 +12,7 @@
 -- ARGV[10]  the unit's field prefix: "<escaped unit>/", default ""
 -- ARGV[11]  deliveries when there were more of them than an entry may have that was never begun, default 0
 -- ARGV[12]  text of the panic that ended this node's activation before, default ""
+-- ARGV[13]  anything where a suspect may go on trial now
 --
 -- Returns {answer, …} with the answers of actors.Answer by number:
 --   created alone, in ms                                                     run, under fence 1: the task was not known
@@ -196,14 +197,14 @@ local trial = 0
 if ledger.deaths >= 2 and not condemned then
 	local other = redis.call('HMGET', life, 'trial', 'trial_until')
 	local left = other[1] and other[1] ~= member and tonumber(other[2] or 0) - now or 0
-	if left > 0 then
+	if left > 0 or not ARGV[13] then
 		if #set > 0 then
 			index(P, escaped_kind, member, state, nil, now)
 			-- Charged once: the unit is PENDING now, and asking again finds nobody's death. What only waits owns nothing.
 			redis.call('HSET', task, u .. 'state', 'PENDING', u .. 'run', run, u .. 'updated', now, unpack(set))
 			disown(P, task, h[7])
 		end
-		return {8, math.min(math.max(left, 250), 1000)}
+		return {8, left > 0 and math.min(math.max(left, 250), 1000) or 0}
 	end
 	local long = math.min(1.5 * ran + 2000, 4000 * 2 ^ (ledger.deaths - 2))
 	redis.call('HSET', life, 'trial', member, 'trial_until', string.format('%d', now + long))

@@ -162,6 +162,24 @@ var deathCases = map[string]func(*testing.T, *rig){
 		require.True(t, begun.Trial, "the end of the first is the turn of the next")
 		require.Equal(t, actors.Ledger{Deaths: 2}, begun.Ledger)
 	},
+	"a suspect goes on trial when the node asks for it": func(t *testing.T, r *rig) {
+		w := r.deliver(newTask("a"), here)
+		w, _ = w.kill([]string{there}, time.Second)
+		r.die(there, w.task, time.Second)
+		w = w.on(third)
+		for range 3 {
+			b, err := r.State.Begin(t.Context(), w.request())
+			require.NoError(t, err)
+			require.Equal(t, actors.Later, b.Answer)
+			require.Zero(t, b.Wait, "nothing stands in its way")
+		}
+		require.EqualValues(t, 2, r.unit(w.task).Ledger.Deaths, "charged once, however often it asks")
+		r.die(third, w.task, time.Second) // which runs nothing of it
+		r.World.Live(t, here, true)
+		w = w.on(here)
+		w.act = 7
+		require.Equal(t, actors.Ledger{Deaths: 2}, w.run().Ledger)
+	},
 	"a trial ends by time too, and is not blamed afterwards": func(t *testing.T, r *rig) {
 		a, b := r.deliver(newTask("a"), here), r.deliver(newTask("b"), here)
 		a, _ = a.kill([]string{there}, time.Second)
@@ -201,6 +219,7 @@ var deathCases = map[string]func(*testing.T, *rig){
 			require.Equal(t, actors.Later, got.Answer)
 		}
 		r.World.EndTrial(t, third)
+		req.Trial = true
 		got, err := r.State.Begin(t.Context(), req)
 		require.NoError(t, err)
 		require.Equal(t, actors.Ledger{Deaths: 2, Crashes: 1}, got.Ledger)

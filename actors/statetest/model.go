@@ -192,6 +192,7 @@ func (m *model) finish() {
 		h.act = m.acts
 		m.ask(h, actors.BeginRequest{
 			Task: h.unit.task, Entry: h.ref, Wake: h.wake, Consumer: consumerOf(here), Incarnation: here, Activation: h.act,
+			Trial: true,
 		})
 		if u := h.unit; u.state == messages.State_STATE_RUNNING && u.fence.Activation == h.act {
 			m.end(u, u.fence, h, messages.Outcome_OUTCOME_COMPLETED)

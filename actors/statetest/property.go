@@ -81,6 +81,7 @@ func (m *model) begin(rt *rapid.T) {
 		}
 	}
 	req.Activation = h.act
+	req.Trial = rapid.Bool().Draw(rt, "ready for a trial")
 	m.ask(h, req)
 	if rapid.Bool().Draw(rt, "again, for a lost reply") && slices.Contains(m.held, h) {
 		m.ask(h, req)
