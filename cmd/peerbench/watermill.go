@@ -29,8 +29,11 @@ const (
 func newWatermill(e env) peer { return &watermillPeer{env: e} }
 
 func (p *watermillPeer) Name() string {
-	return fmt.Sprintf("watermill-redisstream (%d connections, no state)", p.concurrency)
+	return fmt.Sprintf("watermill-redisstream (%d connections, no state)", p.connections())
 }
+
+// connections is the concurrency, up to where more of them make it slower.
+func (p *watermillPeer) connections() int { return min(p.concurrency, 64) }
 
 // Fill writes what redisstream.Publisher would, in pipelines: it publishes one by one, outside the clock anyway.
 func (p *watermillPeer) Fill(ctx context.Context, n int) error {
@@ -55,7 +58,7 @@ func (p *watermillPeer) Fill(ctx context.Context, n int) error {
 }
 
 func (p *watermillPeer) Drain(ctx context.Context) (time.Duration, error) {
-	rdb := p.client(2*p.concurrency + 1)
+	rdb := p.client(2*p.connections() + 1)
 	defer func() { _ = rdb.Close() }()
 	subctx, cancel := context.WithCancel(ctx)
 	var handlers sync.WaitGroup
@@ -64,7 +67,7 @@ func (p *watermillPeer) Drain(ctx context.Context) (time.Duration, error) {
 	defer cancel()
 
 	started := time.Now()
-	for i := range p.concurrency {
+	for i := range p.connections() {
 		sub, err := redisstream.NewSubscriber(redisstream.SubscriberConfig{
 			Client: rdb, Consumer: fmt.Sprintf("worker-%d", i), ConsumerGroup: watermillGroup,
 			DisableIndefiniteInitialBlock: true,
