@@ -163,10 +163,12 @@ func (b *batcher) add(c *call) bool {
 
 // lane sends what waits until nothing does.
 func (b *batcher) lane() {
-	// No caller's context: one that gives up must not take the others along. The client's timeouts bound it.
-	ctx := context.Background()
 	for batch := b.take(); len(batch) > 0; batch = b.take() {
+		// No caller's context: one that gives up must not take the others along. The client's timeouts bound what is sent;
+		// this one also bounds the wait for a connection.
+		ctx, cancel := context.WithTimeout(context.Background(), replyTimeout)
 		b.send(ctx, batch)
+		cancel()
 	}
 }
 
