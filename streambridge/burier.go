@@ -65,12 +65,22 @@ func (b *burier) batch(ctx context.Context, all []errand) (failed []errand) {
 				failed = append(failed, group[0])
 				continue
 			}
-			// One that the server will never take must not hold up the others.
+			// One that the server will never take must not hold up the others; a server that takes none is asked no further.
+			// Those that were not tried are the first of the next batch.
+			var refused, untried []errand
+			row := 0
 			for i := range group {
-				if !b.try(ctx, group[i:i+1]) {
-					failed = append(failed, group[i])
+				switch {
+				case row > 1:
+					untried = append(untried, group[i])
+				case b.try(ctx, group[i:i+1]):
+					row = 0
+				default:
+					refused = append(refused, group[i])
+					row++
 				}
 			}
+			failed = append(append(failed, untried...), refused...)
 		}
 	}
 	return failed

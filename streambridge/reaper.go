@@ -139,7 +139,8 @@ func (r *reaper) run(ctx context.Context, request TickRequest) (done ticked) {
 	}
 	done.found.claimed, _, _ = r.in.arrivals(done.tick.Claimed)
 	done.found.strays, _, _ = r.in.arrivals(done.tick.Strays)
-	done.tick.Claimed, done.tick.Strays = nil, nil
+	done.found.drained, _, _ = r.in.arrivals(done.tick.Drained)
+	done.tick.Claimed, done.tick.Strays, done.tick.Drained = nil, nil, nil
 	return done
 }
 

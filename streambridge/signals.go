@@ -38,8 +38,9 @@ type (
 	sweeping struct{}
 	// swept is what that tick found; it follows each sweeping, also when the tick failed.
 	swept struct {
-		claimed, strays []arrival
-		more            bool // the next tick may follow at once; for the reaper
+		claimed, strays, drained []arrival
+
+		more bool // the next tick may follow at once; for the reaper
 	}
 	// finished is an agent's answer to an assignment.
 	finished struct{ *messages.Done }

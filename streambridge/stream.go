@@ -98,7 +98,7 @@ type Stream interface {
 
 // TickRequest is what the reaper can take this time.
 type TickRequest struct {
-	// Room is how many entries the window has credit for: strays and orphans together stay within it.
+	// Room is how many entries the window has credit for: what a tick hands out stays within it, all together.
 	Room int
 	// MaxDeliveries as in Config.
 	MaxDeliveries int64
@@ -115,6 +115,8 @@ type Tick struct {
 	// Strays are pending with us and idle longer than StrayAfter: the window adopts those it does not know. Their idle
 	// time starts again, their delivery count stays.
 	Strays []Entry
+	// Drained entries waited for a node that runs their agent type, and are pending with us now; within Room, as the others.
+	Drained []Entry
 	// Buried counts orphans that became dead letters here.
 	Buried []messages.Ref
 	// Promoted counts due retries moved to the inbox.

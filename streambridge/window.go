@@ -183,6 +183,10 @@ func (w *window) admit(a *arrival) bool {
 // sweep takes what a tick found. Claimed entries are ours already and must be taken; a stray for which there is no room
 // is left to the next sweep.
 func (w *window) sweep(ev swept) {
+	w.stats.Read += uint64(len(ev.drained))
+	for i := range ev.drained {
+		w.admit(&ev.drained[i])
+	}
 	for i := range ev.claimed {
 		if a := &ev.claimed[i]; w.admit(a) {
 			w.stats.Claimed++

@@ -28,9 +28,10 @@ func (s *Stream) Tick(ctx context.Context, req streambridge.TickRequest) (t stre
 		s.pulse(w, now, &t)
 		w.trim(now, &t)
 		w.promoteDue(now, &t)
-		w.drainTypes(now, s.open.node.Types, &t)
+		s.drainTypes(w, now, req.Room, &t)
 		w.forgetSaved()
 		dead := s.roll(w, now, &t)
+		req.Room -= len(t.Drained)
 		room := req.Room - s.sweep(w, now, req, &t)
 		s.reap(w, now, room, dead, &t)
 		return nil
@@ -211,16 +212,18 @@ func (w *world) forgetSaved() {
 	}
 }
 
-// drainTypes moves entries that waited for one of our agent types to the inbox, and names the types that no live node runs.
-func (w *world) drainTypes(now int64, own []string, t *streambridge.Tick) {
-	left := perTick
+// drainTypes hands out entries that waited for one of our agent types, by way of the inbox, and names the types that no live
+// node runs. They are ours at once: whoever reads the inbox next may be one that lacks the type again, and so on for ever.
+func (s *Stream) drainTypes(w *world, now int64, room int, t *streambridge.Tick) {
+	own, left := s.open.node.Types, min(perTick, room)
+	drained := 0
 	for _, name := range sortedKeys(w.types) {
 		l := w.data.log(w.keys.Type(name))
 		if l != nil && slices.Contains(own, name) {
-			for id, r := l.entries.first(); r != nil && left > 0; id, r = l.entries.first() {
+			for id, r := l.entries.first(); r != nil && drained < left; id, r = l.entries.first() {
 				w.toInbox(now, r.fields)
 				l.entries.remove(id)
-				left--
+				drained++
 			}
 		}
 		switch {
@@ -228,10 +231,18 @@ func (w *world) drainTypes(now int64, own []string, t *streambridge.Tick) {
 			delete(w.types, name)
 			delete(w.data.logs, w.keys.Type(name))
 		case slices.Contains(own, name):
-			t.More = true
+			t.More = t.More || drained >= perTick
 		case !w.served(name, now):
 			t.Unserved = append(t.Unserved, name)
 		}
+	}
+	inbox := w.keys.Inbox()
+	l, g := w.data.log(inbox), w.read(inbox)
+	for id, r := range l.entries.from(g.delivered.next()) {
+		if drained--; drained < 0 {
+			break
+		}
+		t.Drained = append(t.Drained, entry(inbox, id, r.fields, g.deliver(id, s.open.node.Consumer, now)))
 	}
 }
 

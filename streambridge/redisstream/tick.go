@@ -42,7 +42,7 @@ func (s *Stream) Tick(ctx context.Context, req streambridge.TickRequest) (stream
 	if err == nil && asInt(row[0]) == 1 {
 		return streambridge.Tick{}, fmt.Errorf("tick of group %q as consumer %q: %w", b.names.Group, b.node.Consumer, streambridge.ErrUsurped)
 	}
-	if row, err = asRow(reply, 15); err != nil {
+	if row, err = asRow(reply, 16); err != nil {
 		return streambridge.Tick{}, fmt.Errorf("tick of group %q: %w", b.names.Group, err)
 	}
 	s.notice(asString(row[1]))
@@ -61,6 +61,7 @@ func (s *Stream) Tick(ctx context.Context, req streambridge.TickRequest) (stream
 	s.remember(saved)
 	out.Strays, saved = b.entries(row[4])
 	s.remember(saved)
+	out.Drained, _ = b.entries(row[15])
 	for _, v := range asSlice(row[5]) {
 		if pair := asSlice(v); len(pair) == 2 {
 			out.Buried = append(out.Buried, messages.Ref{Stream: b.streams()[asInt(pair[0])-1], ID: asString(pair[1])})

@@ -3,16 +3,17 @@
 -- ARGV: P, group, consumer, incarnation, lease ms, room, stray ms, keep ms, sweep (1 to look for strays), quota (how many
 --   orphans this turn may still take, -1 for its fair share), client id, types (packed), host, pid
 -- Returns {1} when the consumer name is another's, else {0, epoch, own pending, claimed, strays, buried, promoted, trimmed,
---   unserved, orphans left, calm, missed, live nodes, more, quota left}; claimed and strays are lists of
+--   unserved, orphans left, calm, missed, live nodes, more, quota left, drained}; claimed, strays and drained are lists of
 --   {stream (1 or 2), id, deliveries, fields, saved (1 or 0)}, buried of {stream, id}.
 -- Atomic because each part looks before it acts, and between the two another node may act on the same entry, retry or
--- consumer. The entries handed out come last: if anything before fails nothing has been claimed. Repeated, it goes
--- on where it was; what a lost reply claimed is a stray after a while.
+-- consumer. Nearly all that is handed out comes last: if anything before fails, nothing has been claimed. Repeated, it
+-- goes on where it was; what a lost reply handed out is a stray after a while.
 local stream, inbox = KEYS[1], KEYS[2]
 local P, group, me, inc, lease = ARGV[1], ARGV[2], ARGV[3], ARGV[4], tonumber(ARGV[5])
 local room, stray, keep = tonumber(ARGV[6]), tonumber(ARGV[7]), tonumber(ARGV[8])
 local meta, due, name = P .. 'meta', P .. 'due', P .. 'consumer:' .. escape(me)
 local minute, most, most_bytes = 60000, 200, 4194304 -- most: of each kind of work in one script: some ms of the server's time
+local bytes = 0 -- of what is handed out
 if usurped(P, me, inc) then return {1} end
 local ms = now_ms()
 local epoch = ensure(P, stream, group, inc, ms)
@@ -135,8 +136,9 @@ for _, member in ipairs(ripe) do
 end
 more = more or #ripe == most
 
--- Agent types whose readers lacked them: drain ours, name those that no live node has.
-local unserved, drained = {}, 0
+-- Agent types whose readers lacked them: drain ours, name those that no live node has. What is drained is handed to this
+-- node in the same breath: whoever reads the inbox next may be one that lacks the type again, and so on for ever.
+local unserved, drained, taken = {}, 0, {}
 local waiting = redis.call('SMEMBERS', P .. 'types')
 if #waiting > 0 then
   local ours, theirs = {}, {}
@@ -147,21 +149,29 @@ if #waiting > 0 then
   for _, t in ipairs(waiting) do
     local key = P .. 'type:' .. escape(t)
     if ours[t] then
-      for _, e in ipairs(redis.call('XRANGE', key, '-', '+', 'COUNT', most - drained)) do
+      local want = math.min(most, room) - drained
+      for _, e in ipairs(want > 0 and redis.call('XRANGE', key, '-', '+', 'COUNT', want) or {}) do
+        if bytes > most_bytes then break end
         to_inbox(P, e[2])
         redis.call('XDEL', key, e[1])
         drained = drained + 1
+        for _, v in ipairs(e[2]) do bytes = bytes + #v end
       end
     end
     if redis.call('XLEN', key) == 0 then
       redis.call('DEL', key)
       redis.call('SREM', P .. 'types', t)
-    elseif drained >= most then
+    elseif drained >= most or bytes > most_bytes then
       more = true
       break
     elseif not theirs[t] then
       unserved[#unserved + 1] = t
     end
+  end
+  if drained > 0 then
+    local new = redis.call('XREADGROUP', 'GROUP', group, me, 'COUNT', drained, 'STREAMS', inbox, '>')
+    for _, e in ipairs(new and new[1][2] or {}) do taken[#taken + 1] = {2, e[1], 1, e[2], 0} end
+    room = room - #taken
   end
 end
 
@@ -205,7 +215,6 @@ for _, c in ipairs(dead) do
 end
 
 -- Hand out. Bodies are looked at first: XCLAIM silently drops an entry without one.
-local bytes = 0
 local function hand_out(list, i, row, deliveries)
   local key, id = KEYS[i], row[1]
   local flat = body(key, id)
@@ -271,4 +280,4 @@ end
 if quota > 0 and (#claimed == most or bytes > most_bytes) then more = true else quota = -1 end
 
 return {0, epoch, mine, claimed, strays, buried, promoted, trimmed, unserved, orphans, calm and 1 or 0, missed, #live,
-  more and 1 or 0, quota}
+  more and 1 or 0, quota, taken}

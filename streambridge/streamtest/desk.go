@@ -162,11 +162,12 @@ var deskTests = []test{
 		require.Zero(w, st.States["RUNNING"])
 
 		b := w.open("b", "other", "u:1") // it has the type from its first tick on, and that drains it
-		b.tick(0)
+		require.Len(w, b.tick(10).Drained, 2)
 		st = status(a)
 		require.Equal(w, []string{"v"}, st.Unserved)
 		require.Len(w, st.Waiting, 1)
-		require.EqualValues(w, 3, st.States["PENDING"], "two of them in the inbox")
+		require.EqualValues(w, 1, st.States["PENDING"])
+		require.EqualValues(w, 2, st.States["RUNNING"], "in b's hands")
 	}},
 	{"status of a group at rest", func(w *world) {
 		n := w.open("a")

@@ -264,3 +264,24 @@ func TestAStartThatCannotWorkSaysWhy(t *testing.T) {
 		t.Logf("%-22s exit %d: %s", c.name, code, lastLine(said))
 	}
 }
+
+// In a group of nodes with different agents, an entry that the wrong node reads reaches the right one in its next turn,
+// however many wrong ones there are to read it first.
+func TestAnEntryFindsTheOneNodeThatRunsIt(t *testing.T) {
+	t.Parallel()
+	s := newSite(t, 5*time.Second)
+	for _, name := range []string{"w1", "w2", "w3", "w4"} {
+		s.worker(name, "--types", "noop")
+	}
+	s.worker("w5", "--types", "echo")
+	names := ids("e", 50)
+	var tasks []task
+	for _, id := range names {
+		tasks = append(tasks, task{ID: id, Type: "echo", Payload: map[string]int{}})
+	}
+	s.submit(tasks...)
+	took := s.await(waitLong, "all have succeeded", func() bool { return allAre(s.states(names), "SUCCEEDED") })
+	require.LessOrEqual(t, took, 2*s.tick()+3*time.Second)
+	s.await(waitLong, "nothing is pending", func() bool { return s.pending() == 0 })
+	t.Logf("%d entries, and four nodes of five cannot run them: all done after %v (a tick is %v)", len(names), took.Round(time.Millisecond), s.tick())
+}
