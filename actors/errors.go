@@ -26,6 +26,12 @@ var (
 	ErrTooLarge = errors.New("too large")
 	// ErrBacklogFull: the stream holds as many unacknowledged entries as the client's MaxBacklog allows.
 	ErrBacklogFull = errors.New("backlog full")
+	// ErrResume is a store's answer to the commit of a parked unit whose wait is over already. Authors never see it.
+	ErrResume = errors.New("nothing to wait for: run again")
+	// ErrAnswered: what the message was for has its answer: another message of that name came first, or the time was over.
+	ErrAnswered = errors.New("answered already")
+	// ErrEnded: the task has ended; nothing reaches it any more.
+	ErrEnded = errors.New("the task has ended")
 	// ErrInvalid: a task that can never be submitted as it is: its id, type, fields or payload break a rule that the message names.
 	ErrInvalid = errors.New("invalid task")
 )

@@ -125,6 +125,67 @@ type Commit struct {
 	DeadTTL time.Duration
 	// Index adds a SUCCEEDED unit to the index by state; the others always are.
 	Index bool
+	// Waits are what a Parked unit waits for, or a Retry beside its due time. The first commit that names a wait writes its
+	// deadline; later ones leave it alone.
+	Waits []Wait
+	// Spawns are child tasks to start; one whose name has a checkpoint was started before and is left alone.
+	Spawns []Spawn
+	// Emits are entries for other streams. They go with COMPLETED only.
+	Emits []Emit
+	// Doubt names the step whose effect is unknown; it goes with Parked, and a person settles it.
+	Doubt string
+}
+
+// Wait is something a unit waits for. Its name is one of the unit's steps and waits; that there is a checkpoint of that
+// name says that it is over and what it chose.
+type Wait struct {
+	Name string
+	Kind WaitKind
+	// For is how long, from when it is first written, by the server's clock. Negative: without an end.
+	For time.Duration
+	// Slots are the messages of WaitFirst and WaitAll. None of them: a timer, which its end completes.
+	Slots []Slot
+	// Closes says that the end of For closes the slots: a message that comes later is refused. One field holds answer or
+	// timeout; it is what Await has, whose message nobody else waits for.
+	Closes bool
+	// Children are the names of the spawns that WaitJoin waits for: for all of them, or for Need where that is not 0.
+	Children []string
+	Need     int
+	// KeepGoing lets children fail: without it the first failure ends the wait.
+	KeepGoing bool
+}
+
+// WaitKind is what ends a wait before its time.
+type WaitKind int
+
+const (
+	// WaitFirst ends with the first message of its slots.
+	WaitFirst WaitKind = iota + 1
+	// WaitAll ends when there is a message in every slot.
+	WaitAll
+	// WaitJoin ends when its children have.
+	WaitJoin
+)
+
+// Slot is the place of a message to a task: the n-th of its name, from 1. Names belong to the task, not to a unit.
+type Slot struct {
+	Message string
+	Nth     int
+}
+
+// Spawn is a child task on its way: an entry for the group's own inbox whose end is told to its parent.
+type Spawn struct {
+	// Name is one of the unit's steps and waits.
+	Name string
+	// Task is the child; MaxLen and TTL of it mean nothing here.
+	Task Submission
+}
+
+// Emit is an entry for another public stream, which shares the hash tag of ours on a cluster.
+type Emit struct {
+	Stream string
+	// Task as for Submit; MaxLen means nothing here: what was done is not undone by a full stream.
+	Task Submission
 }
 
 // StateStore keeps what tasks have done: the hot path. Adapters: redisstate, memstate. Every write is one atomic
@@ -142,7 +203,8 @@ type StateStore interface {
 	Checkpoint(ctx context.Context, cp Checkpoint) error
 	// Commit writes outcome, result and state in one script, with the dead letter of a FAILED unit and the due time of
 	// a RETRYING one (whose fields it copies, so that the entry may be acknowledged). Repeated, it succeeds again.
-	// ErrLeaseLost: the fence is old and nothing was written.
+	// ErrLeaseLost: the fence is old and nothing was written. ErrResume: a Parked unit need not wait, one of its Waits is
+	// over; the unit is still RUNNING under the same fence, and its handler is to be called again.
 	Commit(ctx context.Context, c Commit) error
 	// Flush waits until what was handed over has been sent, and stops the store's goroutines. Idempotent.
 	Close() error

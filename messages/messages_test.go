@@ -227,3 +227,24 @@ func TestAMovedEntryKeepsTheIdentityOfTheProducersEntry(t *testing.T) {
 	own := pairs("type", "x", "weir.id", "a", "weir.origin", "b", "weir.wake", "c")
 	require.Equal(t, own, messages.ProducerFields(own), "only what Weir puts in front")
 }
+
+func TestWaitedRoundTrip(t *testing.T) {
+	for _, w := range []messages.Waited{
+		{},
+		{Timeout: true},
+		{Messages: map[int]messages.Mail{0: {"", nil}, 11: {"application/json", []byte("\n\x00{}\n")}, 2: {"a/b", []byte("x")}}},
+		{Children: []string{}},
+		{Timeout: true, Children: []string{"a", "some", ""}},
+	} {
+		got, err := messages.DecodeWaited("w", messages.EncodeWaited(w))
+		require.NoError(t, err)
+		for i, m := range w.Messages {
+			w.Messages[i] = messages.Mail{m.ContentType, append([]byte{}, m.Payload...)}
+		}
+		require.Equal(t, w, got)
+	}
+	for _, bad := range []string{"x", "1:x,1:y,", "1:0,3:abc,", "2:-1,2:\n,,"} {
+		_, err := messages.DecodeWaited("w", []byte(bad))
+		require.ErrorIs(t, err, messages.ErrStep)
+	}
+}

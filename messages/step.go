@@ -3,6 +3,8 @@ package messages
 import (
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
 	"strconv"
 	"strings"
 )
@@ -22,6 +24,12 @@ const (
 	StepRetrying StepStatus = "retrying"
 	// StepSpent means its retries are used up; Error says why.
 	StepSpent StepStatus = "spent"
+	// StepWaited means that a wait of that name is over; the value says how (EncodeWaited).
+	StepWaited StepStatus = "waited"
+	// StepSpawned means that the child task of that name was started and has not ended; the value is its id.
+	StepSpawned StepStatus = "spawned"
+	// StepChild means that the child task of that name has ended: with a result, or FAILED or CANCELLED as Error says.
+	StepChild StepStatus = "child"
 )
 
 // HasResult says that the step is over and its value is its result: it does not run again.
@@ -63,7 +71,7 @@ func DecodeStep(name string, b []byte) (Step, error) {
 	}
 	s := Step{Name: name, Status: StepStatus(f[0]), ContentType: f[6]}
 	switch s.Status {
-	case StepDone, StepFound, StepIntent, StepRetrying, StepSpent:
+	case StepDone, StepFound, StepIntent, StepRetrying, StepSpent, StepWaited, StepSpawned, StepChild:
 	default:
 		return Step{}, fmt.Errorf("step %q: status %.20q: %w", name, f[0], ErrStep)
 	}
@@ -84,4 +92,72 @@ func DecodeStep(name string, b []byte) (Step, error) {
 		s.Value = []byte(v)
 	}
 	return s, nil
+}
+
+// Waited is how a wait ended, as the checkpoint of its name keeps it: self-contained, so that a replay sees what the first
+// run saw whatever has come since.
+type Waited struct {
+	// Timeout says that the time was over first. For a timer that is its purpose.
+	Timeout bool
+	// Messages are those that were there, by the number of the slot from 0: one for a wait for the first of several.
+	Messages map[int]Mail
+	// Children are the names of the children that had ended; nil says all of them.
+	Children []string
+}
+
+// Mail is a message to a task.
+type Mail struct {
+	ContentType string
+	Payload     []byte
+}
+
+// EncodeWaited writes it as packed fields, which the scripts write too: "timeout" with "1" where the time was over; the
+// number of a slot with content type, line feed, payload; "some" with "1", then "child" with a name for each, where not all
+// children had ended.
+func EncodeWaited(w Waited) []byte {
+	var fields []Pair
+	if w.Timeout {
+		fields = append(fields, Pair{"timeout", "1"})
+	}
+	for _, n := range slices.Sorted(maps.Keys(w.Messages)) {
+		m := w.Messages[n]
+		fields = append(fields, Pair{strconv.Itoa(n), m.ContentType + "\n" + string(m.Payload)})
+	}
+	if w.Children != nil {
+		fields = append(fields, Pair{"some", "1"})
+	}
+	for _, name := range w.Children {
+		fields = append(fields, Pair{"child", name})
+	}
+	return []byte(PackFields(fields))
+}
+
+// DecodeWaited undoes EncodeWaited; what it cannot read is ErrStep.
+func DecodeWaited(name string, b []byte) (Waited, error) {
+	var w Waited
+	fields, err := UnpackFields(string(b))
+	if err != nil {
+		return w, fmt.Errorf("wait %q: %w: %w", name, err, ErrStep)
+	}
+	for _, f := range fields {
+		switch f.Name {
+		case "timeout":
+			w.Timeout = true
+		case "child":
+			w.Children = append(w.Children, f.Value)
+		case "some":
+			w.Children = []string{}
+		default:
+			n, err := strconv.Atoi(f.Name)
+			contentType, payload, ok := strings.Cut(f.Value, "\n")
+			if err != nil || n < 0 || !ok {
+				return w, fmt.Errorf("wait %q: field %.20q: %w", name, f.Name, ErrStep)
+			}
+			if w.Messages == nil {
+				w.Messages = map[int]Mail{}
+			}
+			w.Messages[n] = Mail{contentType, []byte(payload)}
+		}
+	}
+	return w, nil
 }

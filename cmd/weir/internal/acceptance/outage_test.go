@@ -156,7 +156,7 @@ func TestAServerRestartedUnderLoad(t *testing.T) {
 			}
 			effectIDs, probeIDs := effects.end(), probes.end()
 			// The workers do not run probes and pass them on; one can be passed back and forth for a while.
-			s.await(4*time.Minute, "all have succeeded", func() bool {
+			s.await(waitLong, "all have succeeded", func() bool {
 				return allAre(s.states(effectIDs), "SUCCEEDED") && allAre(s.states(probeIDs), "SUCCEEDED")
 			})
 			s.await(waitLong, "nothing is pending", func() bool { return s.pending() == 0 })
