@@ -208,6 +208,37 @@ func TestInfo(t *testing.T) {
 	require.JSONEq(t, `"t-1:u:s"`, string(v.Result))
 }
 
+// Root and due are a producer's fields: what they cannot mean is no error.
+func TestInfoRootAndDue(t *testing.T) {
+	due := time.UnixMilli(1_700_000_000_000)
+	for name, c := range map[string]struct {
+		names  messages.FieldNames
+		fields map[string]string
+		root   string
+		due    time.Time
+	}{
+		"none":          {root: "t-1"},
+		"both":          {fields: map[string]string{"root": "order-1", "due": "1700000000000"}, root: "order-1", due: due},
+		"other names":   {names: messages.FieldNames{Root: "r", Due: "d"}, fields: map[string]string{"r": "order-1", "d": "1700000000000", "due": "1"}, root: "order-1", due: due},
+		"other meaning": {fields: map[string]string{"root": "\xff", "due": "tomorrow"}, root: "t-1"},
+		"far too long":  {fields: map[string]string{"root": strings.Repeat("x", 1025), "due": "-1"}, root: "t-1"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var got actors.Info
+			w := newWorld(func(cx *actors.Context, _ in) (int, error) { got = cx.Info(); return 0, nil })
+			w.job.Names.Fields = c.names
+			w.job.Task = &messages.Task{TaskId: "t-1", Type: "a", Payload: []byte("{}")}
+			for name, value := range c.fields {
+				w.job.Task.Fields = append(w.job.Task.Fields, &messages.Field{Name: []byte(name), Value: []byte(value)})
+			}
+			w.activate(t.Context(), "")
+			require.Equal(t, c.root, got.Root)
+			require.True(t, c.due.Equal(got.Due), "%v", got.Due)
+			require.Len(t, got.Fields, len(c.fields))
+		})
+	}
+}
+
 // Lines below WARN are written when the code around them really runs, not again on every replay.
 func TestLogIsSilentWhileReplaying(t *testing.T) {
 	var b bytes.Buffer

@@ -27,7 +27,7 @@ type NewTask struct {
 	// handlers that take None.
 	Payload any
 	// Fields go with the task and are seen by Context.Field; at most 16 KiB together. Of the standard field names,
-	// event_id, source, traceparent and attempt may be among them.
+	// event_id, source, traceparent, attempt, root and due may be among them.
 	Fields []Field
 }
 

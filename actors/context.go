@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"log/slog"
 	"slices"
+	"strconv"
 	"sync/atomic"
 	"time"
 	"unicode/utf8"
@@ -64,6 +65,12 @@ type Info struct {
 	EventID, Source, TraceParent string
 	// Origin is the id of the producer's entry.
 	Origin string
+	// Root is the id of the task that this one comes from by way of Emit and Spawn, however far; its own id where it began
+	// the chain.
+	Root string
+	// Due is the tick of the schedule that the task is for; the zero time where no schedule made it. A late run has the
+	// tick it is late for.
+	Due time.Time
 	// Fields are the producer's fields that Weir gives no meaning.
 	Fields []Field
 }
@@ -74,19 +81,32 @@ type Field = messages.Pair
 // Info tells what is known of the unit.
 func (c *Context) Info() Info {
 	job := c.act.job
-	return infoOf(job.Task, job.Begun)
-}
-
-func infoOf(t *messages.Task, b Begun) Info {
-	created := b.Created
+	t, created := job.Task, job.Begun.Created
 	if ms := t.GetCreatedAtMs(); ms != 0 {
 		created = time.UnixMilli(ms)
 	}
 	return Info{
-		TaskID: t.GetTaskId(), Unit: t.GetUnit(), Type: t.GetType(), Attempt: int(b.Ledger.Attempt()), CreatedAt: created,
+		TaskID: t.GetTaskId(), Unit: t.GetUnit(), Type: t.GetType(), Attempt: int(job.Begun.Ledger.Attempt()), CreatedAt: created,
 		EventID: t.GetEventId(), Source: t.GetSource(), TraceParent: t.GetTraceparent(), Origin: t.GetOrigin(),
-		Fields: fieldsOf(t),
+		Root: job.root(), Due: job.due(), Fields: fieldsOf(t),
 	}
+}
+
+// root is the id of the task that a chain began with.
+func (j *Job) root() string {
+	if id := field(j.Task, j.Names.Fields.WithDefaults().Root); id != "" && len(id) <= messages.MaxTaskID && utf8.ValidString(id) {
+		return id
+	}
+	return j.Task.GetTaskId()
+}
+
+// due is a schedule's tick. A producer's field of that name may mean anything else.
+func (j *Job) due() time.Time {
+	ms, err := strconv.ParseInt(field(j.Task, j.Names.Fields.WithDefaults().Due), 10, 64)
+	if err != nil || ms <= 0 {
+		return time.Time{}
+	}
+	return time.UnixMilli(ms)
 }
 
 func fieldsOf(t *messages.Task) []Field {
@@ -98,8 +118,10 @@ func fieldsOf(t *messages.Task) []Field {
 }
 
 // Field is the first of the producer's fields with that name, or "".
-func (c *Context) Field(name string) string {
-	for _, f := range c.act.job.Task.GetFields() {
+func (c *Context) Field(name string) string { return field(c.act.job.Task, name) }
+
+func field(t *messages.Task, name string) string {
+	for _, f := range t.GetFields() {
 		if string(f.GetName()) == name {
 			return string(f.GetValue())
 		}

@@ -18,8 +18,9 @@ type Job struct {
 	// Handler is the part of the task's type after the slash; see Agents.Find.
 	Handler string
 	Task    *messages.Task
-	// Stream is the public stream, which tells effects of tasks apart that are named by nothing but their entry's id.
-	Stream string
+	// Names are the runtime's. The public stream tells effects of tasks apart that are named by nothing but their entry's id;
+	// the fields' names are those that spawned and emitted tasks are written under.
+	Names Names
 	// Begun is the store's answer Run to Begin.
 	Begun Begun
 	// Store keeps the checkpoints.

@@ -22,6 +22,9 @@ type FieldNames struct {
 	EventID     string // default "event_id"
 	Source      string // default "source"
 	TraceParent string // default "traceparent"
+	// Root and Due stay among the producer's own fields, and a value that is not what their names say is no error there.
+	Root string // default "root": the id of the task that a chain of tasks began with
+	Due  string // default "due": Unix milliseconds of the tick of a schedule that the task is for
 }
 
 // WithDefaults returns a copy in which every empty name has its default.
@@ -36,6 +39,8 @@ func (f FieldNames) WithDefaults() FieldNames {
 	f.EventID = cmp.Or(f.EventID, "event_id")
 	f.Source = cmp.Or(f.Source, "source")
 	f.TraceParent = cmp.Or(f.TraceParent, "traceparent")
+	f.Root = cmp.Or(f.Root, "root")
+	f.Due = cmp.Or(f.Due, "due")
 	return f
 }
 
@@ -53,6 +58,8 @@ func (f FieldNames) Validate() error {
 		{"EventID", f.EventID},
 		{"Source", f.Source},
 		{"TraceParent", f.TraceParent},
+		{"Root", f.Root},
+		{"Due", f.Due},
 	} {
 		if other, ok := seen[p.name]; ok && p.name != "" {
 			return fmt.Errorf("Names.Fields.%s and Names.Fields.%s are both %q", other, p.meaning, p.name)

@@ -157,7 +157,7 @@ func (r *Runtime) start() error {
 func (r *Runtime) spawnAgents(hard context.Context, system *actor.ActorSystem) *actor.PID {
 	one := agentactor.Props(agentactor.Config{
 		Agents: r.cfg.Agents, State: r.cfg.State, Hard: hard,
-		Stream: r.cfg.Names.Stream, Consumer: r.node.Consumer, Incarnation: r.node.Incarnation, MaxDeliveries: r.cfg.MaxDeliveries,
+		Names: r.cfg.Names, Consumer: r.node.Consumer, Incarnation: r.node.Incarnation, MaxDeliveries: r.cfg.MaxDeliveries,
 		MaxResult: r.cfg.MaxResult, Logger: newHostLog(r.log), Hooks: r.hooks(),
 		KeepSucceeded: r.cfg.Keep.Succeeded, KeepFailed: r.cfg.Keep.Failed, KeepDead: r.cfg.Keep.Dead, Index: r.cfg.Keep.Index,
 	})

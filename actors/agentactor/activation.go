@@ -191,7 +191,7 @@ func (a *activation) prepare(ctx context.Context) (crash string) {
 		}
 	}()
 	a.ready, a.verdict = actors.Prepare(ctx, &actors.Job{
-		Agent: agent, Handler: handler, Task: a.assign.GetTask(), Stream: a.cfg.Stream, Begun: a.begun, Store: a.cfg.State, Desk: a.cfg.State,
+		Agent: agent, Handler: handler, Task: a.assign.GetTask(), Names: a.cfg.Names, Begun: a.begun, Store: a.cfg.State, Desk: a.cfg.State,
 		MaxResult: a.cfg.MaxResult, Logger: a.cfg.Logger, OnStep: a.cfg.Hooks.Step, OnStuck: a.cfg.Hooks.Stuck,
 	})
 	return ""

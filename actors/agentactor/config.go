@@ -16,8 +16,8 @@ type Config struct {
 	State  actors.State
 	// Hard ends when the node gives up for good: commits that still retry stop.
 	Hard context.Context
-	// Stream is the public stream.
-	Stream string
+	// Names are those of the group's world.
+	Names actors.Names
 	// Consumer and Incarnation name the node; see messages.Node.
 	Consumer, Incarnation string
 	// MaxDeliveries as in supervision.Config.
