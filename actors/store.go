@@ -129,9 +129,9 @@ type Commit struct {
 	// deadline; later ones leave it alone.
 	Waits []Wait
 	// Spawns are child tasks to start; one whose name has a checkpoint was started before and is left alone.
-	Spawns []Spawn
+	Spawns []Spawning
 	// Emits are entries for other streams. They go with COMPLETED only.
-	Emits []Emit
+	Emits []Emission
 	// Doubt names the step whose effect is unknown; it goes with Parked, and a person settles it.
 	Doubt string
 }
@@ -173,16 +173,16 @@ type Slot struct {
 	Nth     int
 }
 
-// Spawn is a child task on its way: an entry for the group's own inbox whose end is told to its parent.
-type Spawn struct {
+// Spawning is a child task on its way: an entry for the group's own inbox whose end is told to its parent.
+type Spawning struct {
 	// Name is one of the unit's steps and waits.
 	Name string
 	// Task is the child; MaxLen and TTL of it mean nothing here.
 	Task Submission
 }
 
-// Emit is an entry for another public stream, which shares the hash tag of ours on a cluster.
-type Emit struct {
+// Emission is an entry for another public stream, which shares the hash tag of ours on a cluster.
+type Emission struct {
 	Stream string
 	// Task as for Submit; MaxLen means nothing here: what was done is not undone by a full stream.
 	Task Submission
