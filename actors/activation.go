@@ -18,20 +18,23 @@ type activation struct {
 	ctx context.Context
 	job *Job
 
-	// live is set when the first step really runs: until then everything is replayed.
+	// live is set when the first step really runs, or when a wait ends what is kept: until then everything is replayed.
 	live atomic.Bool
 	// muteUntil (Unix ns) pauses Publish after a failure, so that an outage costs one wait and not one a token.
 	muteUntil atomic.Int64
 
 	mu    sync.Mutex
 	latch error           // misuse, or the cause that ended ctx, once a durable call has met it
-	names map[string]bool // of this activation's steps
+	names map[string]bool // of this activation's steps and waits
 	ended bool
 	notes map[string]bool // what the author did wrong
 
 	loading sync.Mutex // held while the checkpoints are read, so that branches read them once
 	loaded  bool
 	steps   map[string]messages.Step
+	met     int // how many of the steps the handler has asked for
+
+	starting starting // what the activation spawns and emits
 }
 
 func newActivation(ctx context.Context, job *Job) *activation {
@@ -139,7 +142,20 @@ func (a *activation) lookup(name string) (messages.Step, bool, error) {
 		a.loaded = true
 	}
 	s, ok := a.steps[name]
+	if ok {
+		// Nothing is known of what comes after a wait that is the last of what is kept: it runs for the first time.
+		if a.met++; a.met == len(a.steps) && s.Status == messages.StepWaited {
+			a.live.Store(true)
+		}
+	}
 	return s, ok, nil
+}
+
+// replayed tells the runtime that a name was answered without running.
+func (a *activation) replayed(name string) {
+	if f := a.job.OnReplay; f != nil {
+		f(name)
+	}
 }
 
 // keep writes a checkpoint. It insists until it is written, the fence is refused or the activation ends. A result that

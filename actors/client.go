@@ -191,6 +191,13 @@ func (c *Client) submitted(sub Submission, got Submitted) (*Task, error) {
 // submission checks a task and writes its entry's fields.
 func (c *Client) submission(t NewTask, now time.Time) (Submission, error) {
 	t.ID = cmp.Or(t.ID, rand.Text())
+	s, err := submission(t, c.names.Fields, c.maxPayload, now)
+	s.MaxLen, s.TTL = c.maxLen, c.ttl
+	return s, err
+}
+
+// submission checks a task that has an id and writes its entry's fields, under the names f. maxPayload is in bytes.
+func submission(t NewTask, f messages.FieldNames, maxPayload int, now time.Time) (Submission, error) {
 	if err := checkTask(t); err != nil {
 		return Submission{}, err
 	}
@@ -201,12 +208,11 @@ func (c *Client) submission(t NewTask, now time.Time) (Submission, error) {
 			return Submission{}, fmt.Errorf("task %.80q: payload: %w: %w", t.ID, ErrInvalid, err)
 		}
 	}
-	if len(body.data) > c.maxPayload {
-		return Submission{}, fmt.Errorf("task %.80q: %w", t.ID, tooLarge("the payload", len(body.data), c.maxPayload))
+	if len(body.data) > maxPayload {
+		return Submission{}, fmt.Errorf("task %.80q: %w", t.ID, tooLarge("the payload", len(body.data), maxPayload))
 	}
 	fields := make([]Field, 0, 6+len(t.Fields))
 	add := func(name, value string) { fields = append(fields, Field{Name: name, Value: value}) }
-	f := c.names.Fields
 	add(f.TaskID, t.ID)
 	add(f.Type, t.Type)
 	add(f.Payload, string(body.data))
@@ -222,7 +228,6 @@ func (c *Client) submission(t NewTask, now time.Time) (Submission, error) {
 	}
 	return Submission{
 		ID: t.ID, Unit: t.Step, Work: messages.WorkHash(t.Type, body.data), Fields: append(fields, t.Fields...),
-		MaxLen: c.maxLen, TTL: c.ttl,
 	}, nil
 }
 

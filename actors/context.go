@@ -1,6 +1,7 @@
 package actors
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"log/slog"
@@ -23,22 +24,38 @@ type Context struct {
 	parked *parking // this branch gave up its place
 }
 
-// parking is why and how long an activation gives up its place.
+// parking is why an activation gives up its place, and what brings it back: the first of its waits, and of its times.
 type parking struct {
-	after time.Duration // 0: until something else wakes it
-	doubt bool          // the outcome of an effect is unknown: a person decides
+	after time.Duration // of a step's next attempt; 0 for none
+	waits []Wait
+	doubt string // the step whose effect is unknown: a person decides
 	why   string
 }
 
 func (p *parking) err() error { return fmt.Errorf("%s: %w", p.why, ErrParked) }
 
 func (p *parking) verdict() Verdict {
-	v := Verdict{Outcome: messages.Outcome_OUTCOME_PARKED, Error: clip(p.why), Err: p.err()}
-	if !p.doubt {
-		// Free: the step counts its own attempts.
-		v.Outcome, v.Charge, v.After = messages.Outcome_OUTCOME_RETRY, messages.Charge_CHARGE_WAIT, p.after
+	v := Verdict{Outcome: messages.Outcome_OUTCOME_PARKED, Waits: p.waits, Doubt: p.doubt, Error: clip(p.why), Err: p.err()}
+	if p.after > 0 {
+		// Free: the step counts its own attempts. One that is in doubt besides has time: it is still in doubt then.
+		v.Outcome, v.Charge, v.After, v.Doubt = messages.Outcome_OUTCOME_RETRY, messages.Charge_CHARGE_WAIT, p.after, ""
 	}
 	return v
+}
+
+// and is what two branches of Parallel wait for: both go on when the unit is back, and who has nothing yet parks again.
+func (p *parking) and(q *parking) *parking {
+	if p == nil {
+		return q
+	}
+	both := &parking{after: p.after, waits: slices.Concat(p.waits, q.waits), doubt: cmp.Or(p.doubt, q.doubt), why: p.why}
+	if both.after == 0 || q.after > 0 && q.after < both.after {
+		both.after = q.after
+	}
+	if len(both.why)+len(q.why) < maxErrorText {
+		both.why += "; " + q.why
+	}
+	return both
 }
 
 // Context is for logs, traces and repeatable reads. It ends, with a cause, when the lease is lost (ErrLeaseLost), the task

@@ -83,7 +83,7 @@ func crashAt(t *testing.T, places ...int) (died bool) {
 	require.LessOrEqual(t, sent["t-1:mail"], 1, at)
 	if v.Outcome == parked {
 		require.Contains(t, v.Error, "in doubt: step mail", at)
-		require.Equal(t, messages.StepIntent, w.store.steps["mail"].Status, at)
+		require.Equal(t, messages.StepIntent, w.store.step("mail").Status, at)
 		return died
 	}
 	require.Equal(t, completed, v.Outcome, at)
@@ -117,6 +117,6 @@ func (w *world) orDie(t *testing.T, store actors.StateStore) (v actors.Verdict, 
 	w.number++
 	return actors.Activate(t.Context(), &actors.Job{
 		Agent: w.agent, Task: &messages.Task{TaskId: "t-1", Type: "test", Payload: []byte("{}")}, Store: store,
-		Begun: actors.Begun{Answer: actors.Run, Steps: len(w.store.steps) > 0, Fence: actors.Fence{Number: w.number}},
+		Begun: actors.Begun{Answer: actors.Run, Steps: w.store.any(), Fence: actors.Fence{Number: w.number}},
 	}), false
 }

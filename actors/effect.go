@@ -55,7 +55,7 @@ func (e *effect) find(s StepContext) (stored, bool, error) {
 	}
 	if found {
 		e.found = true
-		e.replayed()
+		e.act.replayed(e.name)
 	}
 	return out, found, nil
 }
@@ -192,7 +192,7 @@ func (e *effect) since() []byte { return strconv.AppendInt(nil, e.first.UnixMill
 
 // doubt parks the unit until a person says what became of the effect.
 func (e *effect) doubt(why string) error {
-	return e.c.park(&parking{doubt: true, why: "in doubt: step " + e.name + ": " + why})
+	return e.c.park(&parking{doubt: e.name, why: "in doubt: step " + e.name + ": " + why})
 }
 
 func (e *effect) checkpoint(cp messages.Step) error {
@@ -202,12 +202,6 @@ func (e *effect) checkpoint(cp messages.Step) error {
 	}
 	e.intent = false
 	return nil
-}
-
-func (e *effect) replayed() {
-	if f := e.act.job.OnReplay; f != nil {
-		f(e.name)
-	}
 }
 
 func (e *effect) report(s StepContext, err error) {

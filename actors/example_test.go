@@ -105,7 +105,7 @@ func ExampleVerify() {
 			return receipt, ok, nil
 		}))
 	})}
-	exampleStore.steps = map[string]messages.Step{"pay": {Name: "pay", Status: messages.StepIntent, Attempts: 1}}
+	exampleStore.preset(messages.Step{Name: "pay", Status: messages.StepIntent, Attempts: 1})
 	show(agents, "refund", "")
 	// Output:
 	// COMPLETED "receipt-7"
@@ -134,6 +134,125 @@ func ExampleParallel() {
 	// COMPLETED ["search done","read done"]
 }
 
+// An approval: the handler waits without holding anything, and is called again when there is an answer.
+func ExampleAwait() {
+	agents := actors.Agents{"refund": actors.Func(func(c *actors.Context, _ actors.None) (string, error) {
+		ok, err := actors.Await[bool](c, "approve", 24*time.Hour)
+		switch {
+		case errors.Is(err, actors.ErrTimeout):
+			return "expired", nil
+		case err != nil:
+			return "", err // parked
+		case !ok:
+			return "declined", nil
+		}
+		return "refunded", nil
+	})}
+	show(agents, "refund", "")
+	answer("approve", true) // weir send order-42 --name approve --payload true
+	show(agents, "refund", "")
+
+	show(agents, "refund", "")
+	pass(24 * time.Hour)
+	show(agents, "refund", "")
+	// Output:
+	// PARKED waits for message "approve"
+	// COMPLETED "refunded"
+	// PARKED waits for message "approve"
+	// COMPLETED "expired"
+}
+
+func ExampleFirst() {
+	agents := actors.Agents{"refund": actors.Func(func(c *actors.Context, _ actors.None) (string, error) {
+		yes, no := actors.Expect[string]("approve"), actors.Expect[string]("reject")
+		if err := actors.First(c, "decision", actors.NoTimeout, yes, no); err != nil {
+			return "", err
+		}
+		if why, ok := no.Get(); ok {
+			return "rejected: " + why, nil
+		}
+		by, _ := yes.Get()
+		return "approved by " + by, nil
+	})}
+	show(agents, "refund", "")
+	answer("reject", "no receipt")
+	answer("approve", "Ada") // too late: the choice is made
+	show(agents, "refund", "")
+	// Output:
+	// PARKED waits in "decision" for first of "approve" "reject"
+	// COMPLETED "rejected: no receipt"
+}
+
+// Four eyes: two messages of one name.
+func ExampleAll() {
+	agents := actors.Agents{"refund": actors.Func(func(c *actors.Context, _ actors.None) (string, error) {
+		one, two := actors.Expect[string]("approve"), actors.Expect[string]("approve").Nth(2)
+		if err := actors.All(c, "both", 24*time.Hour, one, two); err != nil {
+			return "", err
+		}
+		a, _ := one.Get()
+		b, _ := two.Get()
+		return "approved by " + a + " and " + b, nil
+	})}
+	answer("approve", "Ada")
+	show(agents, "refund", "")
+	answer("approve", "Grace")
+	show(agents, "refund", "")
+	// Output:
+	// PARKED waits in "both" for all of "approve" "approve" (2)
+	// COMPLETED "approved by Ada and Grace"
+}
+
+func ExampleSleep() {
+	agents := actors.Agents{"reminder": actors.Func(func(c *actors.Context, _ actors.None) (string, error) {
+		if err := actors.Sleep(c, "a-week", 7*24*time.Hour); err != nil {
+			return "", err
+		}
+		return "reminded", nil
+	})}
+	show(agents, "reminder", "")
+	pass(7 * 24 * time.Hour)
+	show(agents, "reminder", "")
+	// Output:
+	// PARKED sleeps for 168h0m0s in "a-week"
+	// COMPLETED "reminded"
+}
+
+// Children look things up side by side, on any node.
+func ExampleJoin() {
+	agents := actors.Agents{"research": actors.Func(func(c *actors.Context, topics []string) ([]string, error) {
+		kids := make([]*actors.Child[string], len(topics))
+		for i, t := range topics {
+			kids[i] = actors.Spawn[string](c, "part-"+t, actors.NewTask{Type: "search", Payload: t})
+		}
+		return actors.Join(c, "found", time.Hour, kids, actors.KeepGoing())
+	})}
+	show(agents, "research", `["go","redis"]`)
+	childEnds("part-go", "a language")
+	childEnds("part-redis", "a server")
+	show(agents, "research", `["go","redis"]`)
+	// Output:
+	// PARKED waits in "found" for 2 children
+	// spawned order-42/part-go
+	// spawned order-42/part-redis
+	// COMPLETED ["a language","a server"]
+}
+
+// The next stage of a pipeline gets its task with the commit that completes this one.
+func ExampleEmit() {
+	agents := actors.Agents{"ask": actors.Func(func(c *actors.Context, question string) (actors.None, error) {
+		plan, err := actors.Step(c, "plan", func(actors.StepContext) (string, error) { return "search " + question, nil })
+		if err != nil {
+			return nil, err
+		}
+		return nil, actors.Emit(c, "{agent}:tools", actors.NewTask{Type: "use", Payload: plan})
+	})}
+	show(agents, "ask", `"weir"`)
+	// Output:
+	// COMPLETED
+	// emitted order-42/tools to {agent}:tools
+}
+
 // What a handler returns decides what becomes of the task.
 func ExampleReject() {
 	for _, err := range []error{
@@ -142,7 +261,7 @@ func ExampleReject() {
 		actors.RateLimited(20*time.Second, errors.New("slow down")),
 		actors.Reject(errors.New("no such order")),
 	} {
-		exampleStore.steps = nil
+		exampleStore = &memory{}
 		show(actors.Agents{"a": actors.Func(func(*actors.Context, actors.None) (actors.None, error) { return nil, err })}, "a", "")
 	}
 	// Output:

@@ -6,14 +6,16 @@ import (
 	"runtime"
 	"runtime/debug"
 	"sync"
+
+	"github.com/weir-run/weir/messages"
 )
 
 // Parallel calls f for each element of in, at most limit at once, and returns the results in in's order. Each branch has
 // a Context of its own, which is the only one it may use; names are still one namespace, so branches number or name
 // their steps apart.
 //
-// All branches finish, whatever becomes of the others. When one parks, so does the handler, and when it continues the
-// others' steps are replayed. The error joins those of the branches. A panic in a branch is a *Panic on the handler's goroutine
+// All branches finish, whatever becomes of the others. When one parks, so does the handler; what any of them waits for
+// brings it back, and then the others' steps are replayed. The error joins those of the branches. A panic in a branch is a *Panic on the handler's goroutine
 // once all have finished.
 func Parallel[T, R any](c *Context, limit int, in []T, f func(*Context, T) (R, error)) ([]R, error) {
 	const what = "Parallel"
@@ -94,9 +96,9 @@ func asPanic(v any) *Panic {
 }
 
 // join brings what became of the branches to the handler: a crash first, then the latch, then an error that a retry can
-// heal, then the earliest park, then final errors.
+// heal, then what branches wait for, then final errors.
 func (p *branches) join(c *Context) error {
-	var failed []error
+	var errs []error
 	var parked *parking
 	healable := false
 	for i := range p.each {
@@ -107,11 +109,10 @@ func (p *branches) join(c *Context) error {
 		case b.goexit:
 			runtime.Goexit()
 		case b.parked != nil:
-			parked = sooner(parked, b.parked)
+			parked = parked.and(b.parked)
 		case b.err != nil:
-			var final *StepError
-			healable = healable || !errors.As(b.err, &final)
-			failed = append(failed, b.err)
+			healable = healable || failed(p.act.classify(b.err)).Outcome == messages.Outcome_OUTCOME_RETRY
+			errs = append(errs, b.err)
 		}
 	}
 	if latched := p.act.latched(); latched != nil {
@@ -120,22 +121,10 @@ func (p *branches) join(c *Context) error {
 	switch {
 	case parked != nil && !healable:
 		return c.park(parked)
-	case len(failed) == 1:
-		return failed[0]
-	case len(failed) > 1:
-		return fmt.Errorf("%d branches failed: %w", len(failed), errors.Join(failed...))
+	case len(errs) == 1:
+		return errs[0]
+	case len(errs) > 1:
+		return fmt.Errorf("%d branches failed: %w", len(errs), errors.Join(errs...))
 	}
 	return nil
-}
-
-// sooner picks the park that is due first: the others' branches park again when the unit is back. One in doubt has no due
-// time and only counts when nothing else is left to do.
-func sooner(a, b *parking) *parking {
-	switch {
-	case a == nil:
-		return b
-	case b.doubt || !a.doubt && a.after <= b.after:
-		return a
-	}
-	return b
 }

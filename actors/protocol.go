@@ -88,6 +88,57 @@ func (e *timeoutError) Error() string {
 func (e *timeoutError) Is(target error) bool { return target == ErrTimeout }
 func (e *timeoutError) Unwrap() error        { return e.err }
 
+// waitError is a wait whose time was over. It is final: its checkpoint gives every attempt the same answer.
+type waitError struct {
+	kind, name string
+	after      time.Duration
+}
+
+func (e *waitError) Error() string {
+	return fmt.Sprintf("%s %q: not within %v", e.kind, e.name, e.after)
+}
+func (e *waitError) Is(target error) bool { return target == ErrTimeout }
+
+// MessageError is a message, or a child's result, that came and does not decode as what its waiter expects. What came
+// stays what it is, so returned by the handler the error fails the task without another attempt (bad_payload); a handler
+// that can do with another message deals with it and waits for the next: Expect(name).Nth(2).
+type MessageError struct {
+	// Wait is the name of the Await, First or All; for a child's result that of its Spawn.
+	Wait string
+	// Name and Nth say which message of the task it is; empty and 0 for a child's result.
+	Name string
+	Nth  int
+	// Err says what does not fit.
+	Err error
+}
+
+func (e *MessageError) Error() string {
+	if e.Nth == 0 {
+		return fmt.Sprintf("result of child %q: %v", e.Wait, e.Err)
+	}
+	return fmt.Sprintf("%q: message %v: %v", e.Wait, Slot{e.Name, e.Nth}, e.Err)
+}
+func (e *MessageError) Unwrap() error { return e.Err }
+
+// ChildError is a child that ended without a result. It is final when the handler returns it: the child has ended.
+type ChildError struct {
+	// Name is that of its Spawn.
+	Name string
+	// Task says how it ended.
+	Task *TaskError
+}
+
+func (e *ChildError) Error() string { return fmt.Sprintf("child %q: %v", e.Name, e.Task) }
+
+// As finds the *TaskError. The error does not unwrap to it: a cancelled child is no ErrCancelled of its parent.
+func (e *ChildError) As(target any) bool {
+	t, ok := target.(**TaskError)
+	if ok {
+		*t = e.Task
+	}
+	return ok
+}
+
 // StepError is a step that will not be tried again: its own retries are used up, its function said Reject, or its result
 // was too large. Returned by the handler it fails the task without another attempt, so that the retries of a step and
 // of its task never multiply; a handler that can do without the step deals with it and goes on. It is kept like a result:

@@ -23,20 +23,27 @@ type Job struct {
 	Names Names
 	// Begun is the store's answer Run to Begin.
 	Begun Begun
-	// Store keeps the checkpoints.
+	// Store keeps the checkpoints. One that cannot put an entry on every stream says so: CanEmit(stream string) error.
 	Store StateStore
+	// Agents are those of the node, for what the node can know of a child before it is spawned; nil for none.
+	Agents Agents
 	// Desk takes what steps publish; nil drops it.
 	Desk StateDesk
 	// MaxResult is the largest result of a step or a handler in bytes. 0 means 1 MiB.
 	MaxResult int
+	// MaxPayload is the largest payload of a task that the handler spawns or emits. 0 means 1 MiB.
+	MaxPayload int
+	// Remember is how long an emitted id is remembered, so that it is added once; see RememberIDs. 0 means 24 hours.
+	Remember time.Duration
 	// Logger is what Context.Log writes to, and where misuse that would go unseen is warned of, at most once a minute an
 	// agent. nil is silent.
 	Logger *slog.Logger
 	// OnStep is told of each attempt of a step that really ran, on the handler's goroutine or a branch's; it must not
 	// block. nil is allowed.
 	OnStep func(StepEvent)
-	// OnReplay is told of each step that was answered without running: by its checkpoint, or by Verify. nil is allowed.
-	OnReplay func(step string)
+	// OnReplay is told of each name that was answered without running: a step by its checkpoint or by Verify, a wait that is
+	// over, a child that was spawned before. It is called as OnStep is. nil is allowed.
+	OnReplay func(name string)
 	// OnStuck is told +1 when an attempt outlives its Timeout and -1 when it comes back after all. nil is allowed.
 	OnStuck func(delta int)
 	// Wait waits out the delays shorter than a second; nil waits on a timer. It returns early when ctx ends.
@@ -69,6 +76,11 @@ type Verdict struct {
 	After  time.Duration
 	Reason messages.Reason
 	Detail string
+	// Waits, Spawns, Emits and Doubt as in Commit.
+	Waits  []Wait
+	Spawns []Spawning
+	Emits  []Emission
+	Doubt  string
 	// Err is what the handler returned, or what was latched before; nil for OUTCOME_COMPLETED.
 	Err error
 	// Misuses are what the author did wrong without the outcome telling, such as going on after ErrParked.
@@ -81,6 +93,7 @@ func (v Verdict) Commit(t *messages.Task, fence Fence, entry messages.Ref) Commi
 		TaskID: t.GetTaskId(), Unit: t.GetUnit(), Type: t.GetType(), Fence: fence, Entry: entry,
 		Outcome: v.Outcome, Charge: v.Charge, ContentType: v.ContentType, Result: v.Result, Error: v.Error,
 		After: v.After, Reason: v.Reason, Detail: v.Detail,
+		Waits: v.Waits, Spawns: v.Spawns, Emits: v.Emits, Doubt: v.Doubt,
 	}
 }
 
@@ -176,7 +189,9 @@ func (a *activation) verdict(c *Context, out stored, err error) Verdict {
 		if err == nil || !errors.Is(err, ErrParked) {
 			a.note("the handler returned %s although it is parked (%s): return the error", resultOr(err), c.parked.why)
 		}
-		return c.parked.verdict()
+		v := c.parked.verdict()
+		v.Spawns = a.starting.spawns
+		return v
 	}
 	// A result that is ready when the node drains, or the time is over, is kept; a lost or cancelled task's is not wanted.
 	if cause := a.cause(); cause != nil && (err != nil || errors.Is(cause, ErrLeaseLost) || errors.Is(cause, ErrCancelled)) {
@@ -188,7 +203,10 @@ func (a *activation) verdict(c *Context, out stored, err error) Verdict {
 	if len(out.data) > a.maxResult() {
 		return rejected(messages.Reason_REASON_TOO_LARGE, tooLarge("the result", len(out.data), a.maxResult()))
 	}
-	return Verdict{Outcome: messages.Outcome_OUTCOME_COMPLETED, ContentType: out.contentType, Result: out.data}
+	return Verdict{
+		Outcome: messages.Outcome_OUTCOME_COMPLETED, ContentType: out.contentType, Result: out.data,
+		Spawns: a.starting.spawns, Emits: a.starting.emits,
+	}
 }
 
 func resultOr(err error) string {
@@ -208,6 +226,8 @@ func (a *activation) stopped(err error) Verdict {
 		return rejected(messages.Reason_REASON_BAD_STATE, err)
 	case errors.Is(err, ErrMisuse):
 		return rejected(messages.Reason_REASON_MISUSE, err)
+	case errors.Is(err, ErrTooLarge):
+		return rejected(messages.Reason_REASON_TOO_LARGE, err)
 	case errors.Is(err, ErrCancelled):
 		v.Outcome = messages.Outcome_OUTCOME_CANCELLED
 	case errors.As(err, &late):
@@ -222,6 +242,9 @@ func (a *activation) stopped(err error) Verdict {
 func failed(err error) Verdict {
 	var (
 		payload  *payloadError
+		message  *MessageError
+		child    *ChildError
+		awaited  *waitError
 		reject   *rejectError
 		step     *StepError
 		limit    *limitError
@@ -237,7 +260,9 @@ func failed(err error) Verdict {
 		return rejectAs(messages.Reason_REASON_MISUSE)
 	case errors.As(err, &step):
 		return rejectAs(step.class.reason())
-	case errors.As(err, &reject):
+	case errors.As(err, &message):
+		return rejectAs(messages.Reason_REASON_BAD_PAYLOAD)
+	case errors.As(err, &reject), errors.As(err, &awaited), errors.As(err, &child):
 		return rejectAs(messages.Reason_REASON_REJECTED)
 	case errors.Is(err, ErrTooLarge):
 		return rejectAs(messages.Reason_REASON_TOO_LARGE)

@@ -108,16 +108,17 @@ func (e *effect) keyed() bool { return e.opts.verify != nil || e.opts.unrepeatab
 // settle gives the step's result: the kept one, or that of running it as often as its budget allows.
 func (e *effect) settle() (stored, error) {
 	cp, found, err := e.act.lookup(e.name)
-	if found && (cp.Status.HasResult() || cp.Status == messages.StepSpent) {
-		e.replayed()
-	}
 	switch {
 	case err != nil:
 		return stored{}, e.act.latchTo(err)
 	case found && cp.Status.HasResult():
+		e.act.replayed(e.name)
 		return stored{cp.ContentType, cp.Value}, nil
 	case found && cp.Status == messages.StepSpent:
+		e.act.replayed(e.name)
 		return stored{}, &StepError{Step: e.name, Attempts: cp.Attempts, Err: errors.New(cp.Error), class: spentClass(cp.Value)}
+	case found && !cp.Status.OfStep():
+		return stored{}, e.act.otherKind("step", cp)
 	}
 	e.act.live.Store(true)
 	e.resume(cp, found)

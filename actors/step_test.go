@@ -115,7 +115,7 @@ func TestRetriesInPlaceAndParked(t *testing.T) {
 	require.Equal(t, completed, v.Outcome)
 	require.Equal(t, []int{1, 2, 3, 4}, attempts)
 	require.Equal(t, []messages.StepStatus{messages.StepRetrying, messages.StepRetrying, messages.StepDone}, w.store.statuses("s"))
-	require.Equal(t, 4, w.store.steps["s"].Attempts)
+	require.Equal(t, 4, w.store.step("s").Attempts)
 }
 
 func TestSpentStepIsFinal(t *testing.T) {
@@ -208,14 +208,14 @@ func TestVerifyAfterCrash(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			b := &bank{paid: map[string]int{"t-1:s": c.happened}}
 			w := newWorld(one(b.pay, actors.Verify(b.find)))
-			w.store.steps = map[string]messages.Step{"s": {Name: "s", Status: messages.StepIntent, Attempts: 1}}
+			w.store.preset(messages.Step{Name: "s", Status: messages.StepIntent, Attempts: 1})
 			for range 2 { // what was found is a checkpoint like any other: neither looked up nor run again
 				v := w.activate(t.Context(), `{}`)
 				require.Equal(t, completed, v.Outcome)
 				require.JSONEq(t, `"r1"`, string(v.Result))
 				require.Equal(t, c.paid, b.paid["t-1:s"])
 				require.Equal(t, c.finds, b.finds)
-				require.Equal(t, c.kept, w.store.steps["s"].Status)
+				require.Equal(t, c.kept, w.store.step("s").Status)
 			}
 		})
 	}
@@ -228,7 +228,7 @@ func TestIntentPrecedesEffect(t *testing.T) {
 	tries := 0
 	w = newWorld(one(func(s actors.StepContext) (string, error) {
 		tries++
-		require.Equal(t, messages.StepIntent, w.store.steps["s"].Status)
+		require.Equal(t, messages.StepIntent, w.store.step("s").Status)
 		if tries < 3 {
 			return "", actors.Retry(time.Minute, errBank)
 		}
@@ -256,8 +256,8 @@ func TestVerifyAfterError(t *testing.T) {
 			v := w.activate(t.Context(), `{}`)
 			require.Equal(t, completed, v.Outcome, v.Error)
 			require.Equal(t, 1, b.paid["t-1:s"])
-			require.Equal(t, messages.StepFound, w.store.steps["s"].Status)
-			require.Equal(t, 1, w.store.steps["s"].Attempts)
+			require.Equal(t, messages.StepFound, w.store.step("s").Status)
+			require.Equal(t, 1, w.store.step("s").Attempts)
 		})
 	}
 }
@@ -275,7 +275,7 @@ func TestUnrepeatable(t *testing.T) {
 	t.Run("crash", func(t *testing.T) {
 		ran := 0
 		w := newWorld(one(func(actors.StepContext) (string, error) { ran++; return "", nil }, actors.Unrepeatable()))
-		w.store.steps = map[string]messages.Step{"s": {Name: "s", Status: messages.StepIntent, Attempts: 1}}
+		w.store.preset(messages.Step{Name: "s", Status: messages.StepIntent, Attempts: 1})
 		v := w.activate(t.Context(), `{}`)
 		require.Equal(t, parked, v.Outcome)
 		require.ErrorIs(t, v.Err, actors.ErrParked)
@@ -364,7 +364,7 @@ func TestTimeoutAbandons(t *testing.T) {
 		close(release)
 		synctest.Wait()
 		require.Zero(t, stuck.Load())
-		require.JSONEq(t, `"second"`, string(w.store.steps["s"].Value))
+		require.JSONEq(t, `"second"`, string(w.store.step("s").Value))
 	})
 }
 
@@ -494,7 +494,7 @@ func TestDrainKeepsWhatWasPaidFor(t *testing.T) {
 	w.store = &memory{}
 	v := w.activate(ctx, `{}`)
 	require.Equal(t, messages.Outcome_OUTCOME_INTERRUPTED, v.Outcome)
-	require.Equal(t, messages.StepDone, w.store.steps["s"].Status)
+	require.Equal(t, messages.StepDone, w.store.step("s").Status)
 
 	ctx, cancel = context.WithCancelCause(t.Context())
 	w = newWorld(func(*actors.Context, in) (string, error) { cancel(actors.ErrDraining); return "done", nil })
@@ -503,7 +503,7 @@ func TestDrainKeepsWhatWasPaidFor(t *testing.T) {
 
 func TestDamagedCheckpoint(t *testing.T) {
 	w := newWorld(one(func(actors.StepContext) (string, error) { return "", nil }))
-	w.store.steps = map[string]messages.Step{"s": {}}
+	w.store.preset(messages.Step{Name: "s", Status: messages.StepDone})
 	w.store.loadErr = messages.ErrStep
 	v := w.activate(t.Context(), `{}`)
 	require.Equal(t, refused, v.Outcome)
@@ -511,7 +511,7 @@ func TestDamagedCheckpoint(t *testing.T) {
 
 	// One that another version of the code wrote with another type.
 	w = newWorld(one(func(actors.StepContext) (string, error) { return "", nil }))
-	w.store.steps = map[string]messages.Step{"s": {Name: "s", Status: messages.StepDone, ContentType: "application/json", Value: []byte("{}")}}
+	w.store.preset(messages.Step{Name: "s", Status: messages.StepDone, ContentType: "application/json", Value: []byte("{}")})
 	v = w.activate(t.Context(), `{}`)
 	require.Equal(t, messages.Reason_REASON_BAD_STATE, v.Reason)
 }

@@ -181,7 +181,8 @@ type Spawning struct {
 	Task Submission
 }
 
-// Emission is an entry for another public stream, which shares the hash tag of ours on a cluster.
+// Emission is an entry for another public stream, which shares the hash tag of ours on a cluster. A StateStore that cannot
+// write to every stream has a method CanEmit(stream string) error besides, without I/O: a handler's Emit asks it.
 type Emission struct {
 	Stream string
 	// Task as for Submit; MaxLen means nothing here: what was done is not undone by a full stream.

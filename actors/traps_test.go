@@ -70,6 +70,215 @@ func TestToolErrorFedToModel(t *testing.T) {
 	require.Equal(t, 1, asked)
 }
 
+// The same with an answer of a person that is still to come, taken for "no", and for a tool's error.
+func TestSwallowedWait(t *testing.T) {
+	x, paid := quiet(t), 0
+	_, err := actorstest.Call(x, func(c *actors.Context, m in) (string, error) {
+		ok, _ := actors.Await[*messages.Entry](c, "approve", actors.NoTimeout)
+		if ok.GetId() == "" {
+			_, _ = actors.Step(c, "mail", func(actors.StepContext) (actors.None, error) { paid++; return nil, nil })
+			return "declined", nil
+		}
+		return "granted", nil
+	}, in{})
+	require.ErrorIs(t, err, actors.ErrParked)
+	require.Zero(t, paid)
+	require.Len(t, x.Misuses(), 2)
+	require.Contains(t, x.Misuses()[0], `step "mail" was called after ErrParked (waits for message "approve")`)
+
+	x, asked := quiet(t), 0
+	_, err = actorstest.Call(x, func(c *actors.Context, m in) (string, error) {
+		talk := ""
+		for i := range 3 {
+			_, err := actors.Step(c, fmt.Sprint("model-", i), func(actors.StepContext) (string, error) { asked++; return "use tool", nil })
+			if err != nil {
+				return "", err
+			}
+			out, err := actors.Await[string](c, fmt.Sprint("human-", i), actors.NoTimeout)
+			if err != nil {
+				out = "error: " + err.Error()
+			}
+			talk += out
+		}
+		return talk, nil
+	}, in{})
+	require.ErrorIs(t, err, actors.ErrParked)
+	require.Equal(t, 1, asked)
+}
+
+// A swallowed wait is told of although its time is over in the next activation.
+func TestSwallowedWaitThatEnds(t *testing.T) {
+	x := quiet(t)
+	_, err := actorstest.Call(x, func(c *actors.Context, m in) (string, error) {
+		if _, err := actors.Await[string](c, "approve", time.Hour); err != nil {
+			return "no", nil //nolint:nilerr // the trap
+		}
+		return "yes", nil
+	}, in{})
+	require.NoError(t, err)
+	require.Len(t, x.Misuses(), 1)
+	require.Contains(t, x.Misuses()[0], "the handler returned a result although it is parked")
+}
+
+// A branch that waits for a person does not disturb its siblings, and they do not run again when it is answered.
+func TestParallelWaitsForAPerson(t *testing.T) {
+	x, ran := quiet(t), 0
+	h := func(c *actors.Context, m in) ([]string, error) {
+		return actors.Parallel(c, 2, []string{"tool", "human"}, func(c *actors.Context, k string) (string, error) {
+			if k == "human" {
+				return actors.Await[string](c, "ask", actors.NoTimeout)
+			}
+			return actors.Step(c, "tool", func(actors.StepContext) (string, error) { ran++; return "ok", nil })
+		})
+	}
+	_, err := actorstest.Call(x, h, in{})
+	require.ErrorIs(t, err, actors.ErrParked)
+	x.Send("ask", "yes")
+	got, err := actorstest.Call(x, h, in{})
+	require.NoError(t, err)
+	require.Equal(t, []string{"ok", "yes"}, got)
+	require.Equal(t, 1, ran)
+	require.Empty(t, x.Misuses())
+}
+
+// Waits and children that cannot be meant: the unit fails, and the message names them.
+func TestBadWaits(t *testing.T) {
+	task := actors.NewTask{Type: "a"}
+	var other *actors.Child[int]
+	_, err := actorstest.Call(quiet(t), func(c *actors.Context, _ in) (int, error) { other = actors.Spawn[int](c, "k", task); return 0, nil }, in{})
+	require.NoError(t, err)
+	last := func(err error) (int, error) { return 0, err }
+	for name, c := range map[string]struct {
+		h    func(*actors.Context, in) (int, error)
+		says string
+	}{
+		"timeout 0":          {func(c *actors.Context, _ in) (int, error) { return actors.Await[int](c, "a", 0) }, `await "a": a timeout of 0s`},
+		"a negative timeout": {func(c *actors.Context, _ in) (int, error) { return actors.Await[int](c, "a", -1) }, `await "a": a timeout of -1ns`},
+		"a name twice": {func(c *actors.Context, _ in) (int, error) {
+			return last(errors.Join(actors.Sleep(c, "a", 0), actors.Sleep(c, "a", 0)))
+		}, `sleep "a": used twice`},
+		"one name, two kinds": {func(c *actors.Context, _ in) (int, error) {
+			actors.Spawn[int](c, "a", task)
+			return actors.Await[int](c, "a", time.Hour)
+		}, `await "a": used twice`},
+		"no name": {func(c *actors.Context, _ in) (int, error) { return actors.Await[int](c, "", time.Hour) }, `await "": a name must not be empty`},
+		"a wait in a step": {func(c *actors.Context, _ in) (int, error) {
+			return actors.Step(c, "s", func(actors.StepContext) (int, error) { return actors.Await[int](c, "a", time.Hour) })
+		}, `await "a" during step "s"`},
+		"a spawn in a step": {func(c *actors.Context, _ in) (int, error) {
+			return actors.Step(c, "s", func(actors.StepContext) (int, error) { actors.Spawn[int](c, "a", task); return 1, nil })
+		}, `spawn "a" during step "s"`},
+		"a message of chan": {func(c *actors.Context, _ in) (int, error) {
+			_, err := actors.Await[chan int](c, "a", time.Hour)
+			return last(err)
+		}, `message "a": misuse: chan int is a chan`},
+		"a lossy message": {func(c *actors.Context, _ in) (int, error) {
+			_, err := actors.Await[lossy](c, "a", time.Hour)
+			return last(err)
+		}, `lossy.n is unexported`},
+		"no message":    {func(c *actors.Context, _ in) (int, error) { return last(actors.First(c, "f", time.Hour)) }, `first "f": it has no message`},
+		"a nil message": {func(c *actors.Context, _ in) (int, error) { return last(actors.First(c, "f", time.Hour, nil)) }, `first "f": a nil message`},
+		"a typed nil": {func(c *actors.Context, _ in) (int, error) {
+			return last(actors.All(c, "f", time.Hour, (*actors.Message[int])(nil)))
+		}, `all "f": a message that Expect has not made`},
+		"a zero message": {func(c *actors.Context, _ in) (int, error) {
+			return last(actors.All(c, "f", time.Hour, &actors.Message[int]{}))
+		}, `a message that Expect has not made`},
+		"message 0": {func(c *actors.Context, _ in) (int, error) {
+			return last(actors.All(c, "f", time.Hour, actors.Expect[int]("m").Nth(0)))
+		}, `message "m": Nth(0) must be at least 1`},
+		"a nameless message": {func(c *actors.Context, _ in) (int, error) {
+			return last(actors.All(c, "f", time.Hour, actors.Expect[int]("")))
+		}, `message "": a name must not be empty`},
+		"one message for two": {func(c *actors.Context, _ in) (int, error) {
+			return last(actors.All(c, "f", time.Hour, actors.Expect[int]("m"), actors.Expect[int]("m")))
+		}, `message "m" is there twice`},
+		"sleep for ever":     {func(c *actors.Context, _ in) (int, error) { return last(actors.Sleep(c, "s", actors.NoTimeout)) }, `sleep "s": it would sleep for ever`},
+		"a child of no type": {func(c *actors.Context, _ in) (int, error) { actors.Spawn[int](c, "k", actors.NewTask{}); return 0, nil }, `spawn "k": task "task-1/k": the type ""`},
+		"its own child": {func(c *actors.Context, _ in) (int, error) {
+			actors.Spawn[int](c, "k", actors.NewTask{Type: "a", ID: "task-1"})
+			return 0, nil
+		}, `spawn "k": a task cannot be its own child`},
+		"one child twice": {func(c *actors.Context, _ in) (int, error) {
+			actors.Spawn[int](c, "k", actors.NewTask{Type: "a", ID: "x"})
+			actors.Spawn[int](c, "l", actors.NewTask{Type: "a", ID: "x"})
+			return 0, nil
+		}, `spawn "l": a second task "x"`},
+		"an unstorable child": {func(c *actors.Context, _ in) (int, error) {
+			actors.Spawn[int](c, "k", actors.NewTask{Type: "a", Payload: make(chan int)})
+			return 0, nil
+		}, `spawn "k": task "task-1/k": payload`},
+		"an unreadable result": {func(c *actors.Context, _ in) (int, error) { actors.Spawn[func()](c, "k", task); return 0, nil }, `spawn "k": result: misuse: func() is a func`},
+		"a reserved field": {func(c *actors.Context, _ in) (int, error) {
+			actors.Spawn[int](c, "k", actors.NewTask{Type: "a", Fields: []actors.Field{{Name: "type"}}})
+			return 0, nil
+		}, `field "type" is written by`},
+		"need 0": {func(c *actors.Context, _ in) (int, error) {
+			_, err := actors.Join(c, "j", time.Hour, []*actors.Child[int]{actors.Spawn[int](c, "k", task)}, actors.Need(0))
+			return last(err)
+		}, `join "j": Need(0) of 1`},
+		"need more": {func(c *actors.Context, _ in) (int, error) {
+			_, err := actors.Join[int](c, "j", time.Hour, nil, actors.Need(1))
+			return last(err)
+		}, `join "j": Need(1) of 0`},
+		"a nil option": {func(c *actors.Context, _ in) (int, error) {
+			_, err := actors.Join[int](c, "j", time.Hour, nil, nil)
+			return last(err)
+		}, `join "j": a nil option`},
+		"a nil child": {func(c *actors.Context, _ in) (int, error) {
+			_, err := actors.Join(c, "j", time.Hour, []*actors.Child[int]{nil})
+			return last(err)
+		}, `a child that Spawn has not made`},
+		"a zero child": {func(c *actors.Context, _ in) (int, error) {
+			_, err := actors.Join(c, "j", time.Hour, []*actors.Child[int]{{}})
+			return last(err)
+		}, `a child that Spawn has not made`},
+		"a child kept": {func(c *actors.Context, _ in) (int, error) {
+			_, err := actors.Join(c, "j", time.Hour, []*actors.Child[int]{other})
+			return last(err)
+		}, `child "k" is of another activation`},
+		"a child joined twice": {func(c *actors.Context, _ in) (int, error) {
+			k := actors.Spawn[int](c, "k", task)
+			_, err := actors.Join(c, "j", time.Hour, []*actors.Child[int]{k, k})
+			return last(err)
+		}, `child "k" is there twice`},
+		"a join without time": {func(c *actors.Context, _ in) (int, error) {
+			_, err := actors.Join[int](c, "j", 0, nil)
+			return last(err)
+		}, `join "j": a timeout of 0s`},
+		"emit to nowhere":    {func(c *actors.Context, _ in) (int, error) { return last(actors.Emit(c, "", task)) }, `emit to "": the stream has no name`},
+		"emit to a bad name": {func(c *actors.Context, _ in) (int, error) { return last(actors.Emit(c, "a{", task)) }, `emit to "a{": Names.Stream`},
+		"emit no type":       {func(c *actors.Context, _ in) (int, error) { return last(actors.Emit(c, "s", actors.NewTask{})) }, `emit to "s": task "task-1/s": the type ""`},
+		"emit twice": {func(c *actors.Context, _ in) (int, error) {
+			return last(errors.Join(actors.Emit(c, "s", task), actors.Emit(c, "s", task)))
+		}, `emit to "s": a second task "task-1/s"`},
+		"a dropped refusal": {func(c *actors.Context, _ in) (int, error) { _ = actors.Emit(c, "s", actors.NewTask{}); return 1, nil }, `emit to "s"`},
+	} {
+		t.Run(name, func(t *testing.T) {
+			_, err := actorstest.Call(quiet(t), c.h, in{})
+			require.ErrorIs(t, err, actors.ErrMisuse)
+			require.ErrorContains(t, err, c.says)
+		})
+	}
+}
+
+// A route that this node knows is checked before the child is spawned; one that it does not know may be another node's.
+func TestSpawnOfAnUnknownHandler(t *testing.T) {
+	for typ, want := range map[string]messages.Outcome{"refund/amend": completed, "refund/nope": refused, "elsewhere/any": completed} {
+		w := newWorld(func(c *actors.Context, _ in) (int, error) {
+			actors.Spawn[int](c, "k", actors.NewTask{Type: typ})
+			return 0, nil
+		})
+		w.job.Agents = agents()
+		v := w.activate(t.Context(), `{}`)
+		require.Equal(t, want, v.Outcome, typ)
+		if want == refused {
+			require.Equal(t, messages.Reason_REASON_MISUSE, v.Reason)
+			require.Contains(t, v.Error, `spawn "k": the agent of "refund/nope" has no handler "nope"`)
+		}
+	}
+}
+
 func TestNameTwice(t *testing.T) {
 	x := quiet(t)
 	_, err := actorstest.Call(x, func(c *actors.Context, m in) (int, error) {

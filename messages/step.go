@@ -35,6 +35,9 @@ const (
 // HasResult says that the step is over and its value is its result: it does not run again.
 func (s StepStatus) HasResult() bool { return s == StepDone || s == StepFound }
 
+// OfStep says that a step left the checkpoint, and not a wait or a child.
+func (s StepStatus) OfStep() bool { return s != StepWaited && s != StepSpawned && s != StepChild }
+
 // Step is the checkpoint of one step. Its identity is the unit and the name, never the position.
 type Step struct {
 	Name        string

@@ -6,16 +6,20 @@
 // Steps really run, on the fakes that the test gave its agent. Delays of retries take no time. A call that completes is
 // run a second time from its checkpoints, as after a crash of the process, and the test fails when that does not agree:
 // a value that left a step by a captured variable, a step under a random name, a clock read outside a step.
+//
+// Waits are virtual: what is there (Message, Send, Result) ends them, and where nothing does their time is over at once, the
+// earliest first. One without a timeout that nothing ends is really waited for: Call answers ErrParked. Children do not
+// run: what they give is the test's, by the name of their Spawn. See waits.go.
 package actorstest
 
 import (
 	"bytes"
 	"context"
-	"errors"
 	"fmt"
 	"log/slog"
 	"maps"
 	"slices"
+	"strconv"
 	"sync"
 	"testing"
 	"time"
@@ -26,6 +30,11 @@ import (
 
 // T is one task: calls on it continue from its checkpoints.
 type T struct {
+	// Spawned are the children that handlers have started so far, in the order of their commits.
+	Spawned []Started
+	// Emitted is what the last call that completed put on other streams.
+	Emitted []Started
+
 	tb       testing.TB
 	tolerate bool
 	opts     []actors.AgentOption
@@ -36,8 +45,11 @@ type T struct {
 	mu        sync.Mutex
 	number    uint64 // of the activation
 	kept      store
-	ran       map[string]bool // steps that this activation ran
-	replayed  map[string]bool // steps that their checkpoints answered
+	given     map[string]child // what children end with, by the name of their Spawn
+	awaited   map[string]bool  // names of messages that handlers have waited for
+	sent      []string         // names of messages
+	ran       map[string]bool  // steps that this activation ran
+	replayed  map[string]bool  // names that their checkpoints answered
 	misuses   []string
 	published []actors.Chunk
 }
@@ -63,6 +75,11 @@ func Fields(fields ...actors.Field) Option {
 	}
 }
 
+// Due is the tick of a schedule that Info tells.
+func Due(tick time.Time) Option {
+	return Fields(actors.Field{Name: "due", Value: strconv.FormatInt(tick.UnixMilli(), 10)})
+}
+
 // With gives the handler its agent's options, such as actors.Classify.
 func With(opts ...actors.AgentOption) Option {
 	return func(x *T) { x.opts = append(x.opts, opts...) }
@@ -72,10 +89,11 @@ func With(opts ...actors.AgentOption) Option {
 func New(tb testing.TB, opts ...Option) *T {
 	tb.Helper()
 	x := &T{
-		tb: tb, created: time.Now(), kept: newStore(),
+		tb: tb, created: time.Now(), given: map[string]child{}, awaited: map[string]bool{},
 		task: &messages.Task{TaskId: "task-1", Type: "test"},
 		log:  slog.New(slog.NewTextHandler(tb.Output(), &slog.HandlerOptions{Level: slog.LevelDebug})),
 	}
+	x.kept.Now = x.created
 	for _, o := range opts {
 		o(x)
 	}
@@ -86,11 +104,14 @@ func New(tb testing.TB, opts ...Option) *T {
 const maxTurns = 1000
 
 // Call runs the handler on the message until it ends or really waits, and returns its result as a reader of the task
-// would get it. A step's longer delays end one activation and begin the next, as they do in a runtime, in no time.
+// would get it. Waits and a step's longer delays end one activation and begin the next, as they do in a runtime, in no time.
 //
-// The error is the handler's own, or what the runtime made of the call: ErrParked when it waits (a step is in doubt),
-// ErrMisuse, ErrTooLarge. One that a runtime would try the task again for is returned too: call again on the same T for the
-// next attempt. A panic of the handler is the test's.
+// The error is the handler's own, or what the runtime made of the call: ErrParked when it waits (a step is in doubt, or a
+// wait has no timeout and what it waits for is not there), ErrMisuse, ErrTooLarge. One that a runtime would try the task
+// again for is returned too: call again on the same T for the next attempt. A panic of the handler is the test's.
+//
+// When a call completes, the test fails for a message under a name that no handler waited for, and for the result of a
+// child that none spawned: mistyped names.
 func Call[M, R any](x *T, h func(*actors.Context, M) (R, error), m M) (R, error) {
 	x.tb.Helper()
 	var zero R
@@ -106,14 +127,16 @@ func Call[M, R any](x *T, h func(*actors.Context, M) (R, error), m M) (R, error)
 	}
 	x.task.ContentType, x.task.Payload = contentType, payload
 	v := x.activate(agent)
-	for turn := 1; waits(v); turn++ {
+	x.report(v)
+	for turn := 1; x.commit(v); turn++ {
 		if turn == maxTurns {
 			x.tb.Errorf("the handler still waits after %d activations: %v", turn, v.Err)
 			return zero, v.Err
 		}
+		before := v.Misuses
 		v = x.activate(agent)
+		x.report(v, before...)
 	}
-	x.report(v)
 	if v.Outcome != messages.Outcome_OUTCOME_COMPLETED {
 		return zero, v.Err
 	}
@@ -123,12 +146,8 @@ func Call[M, R any](x *T, h func(*actors.Context, M) (R, error), m M) (R, error)
 		return zero, err
 	}
 	again(x, agent, v, r)
+	x.leftovers()
 	return r, nil
-}
-
-// waits: a step gave up its place until its next attempt is due.
-func waits(v actors.Verdict) bool {
-	return v.Outcome == messages.Outcome_OUTCOME_RETRY && errors.Is(v.Err, actors.ErrParked)
 }
 
 func result[R any](v actors.Verdict) (R, error) {
@@ -142,20 +161,18 @@ func result[R any](v actors.Verdict) (R, error) {
 // again runs the handler from its checkpoints, which must agree with the first run.
 func again[R any](x *T, agent actors.Agent, first actors.Verdict, r R) {
 	x.tb.Helper()
-	before := x.called()
+	before := x.called(first)
 	v := x.activate(agent)
-	if fmt.Sprint(v.Misuses) != fmt.Sprint(first.Misuses) {
-		x.report(v)
-	}
-	after := x.called()
+	x.report(v, first.Misuses...)
+	after := x.called(v)
 	for _, name := range slices.Sorted(maps.Keys(before)) {
 		if !after[name] {
-			x.tb.Errorf("the second run, from the checkpoints, did not call step %q: the way through a handler must follow from its message and its steps", name)
+			x.tb.Errorf("the second run, from the checkpoints, did not call %s %q: the way through a handler must follow from its message and its steps", x.kind(name, v), name)
 		}
 	}
 	for _, name := range slices.Sorted(maps.Keys(after)) {
 		if !before[name] {
-			x.tb.Errorf("the second run, from the checkpoints, called step %q, which the first did not: a step's name must follow from the message and other steps", name)
+			x.tb.Errorf("the second run, from the checkpoints, called %s %q, which the first did not: a step's name must follow from the message and other steps", x.kind(name, v), name)
 		}
 	}
 	switch {
@@ -164,6 +181,8 @@ func again[R any](x *T, agent actors.Agent, first actors.Verdict, r R) {
 	case v.ContentType != first.ContentType || !bytes.Equal(v.Result, first.Result):
 		r2, _ := result[R](v)
 		x.tb.Errorf("the handler gave %v, but %v from its checkpoints: did a value leave a step by a captured variable, or code outside steps read a clock or a random number?", r, r2)
+	case fmt.Sprint(emitted(v)) != fmt.Sprint(emitted(first)):
+		x.tb.Errorf("the handler emitted %v, but %v from its checkpoints: what is emitted must follow from the message and the steps", emitted(first), emitted(v))
 	}
 }
 
@@ -172,7 +191,7 @@ func (x *T) activate(agent actors.Agent) actors.Verdict {
 	x.number++
 	x.ran, x.replayed = map[string]bool{}, map[string]bool{}
 	begun := actors.Begun{
-		Answer: actors.Run, Created: x.created, Steps: len(x.kept.steps) > 0,
+		Answer: actors.Run, Created: x.created, Steps: len(x.kept.Steps()) > 0,
 		Fence: actors.Fence{Number: x.number, Incarnation: "actorstest", Activation: x.number},
 	}
 	x.mu.Unlock()
@@ -190,19 +209,43 @@ func (x *T) mark(set map[string]bool, step string) {
 	set[step] = true
 }
 
-// called are the steps of the last activation.
-func (x *T) called() map[string]bool {
+// called are the names of the last activation, which came to v.
+func (x *T) called(v actors.Verdict) map[string]bool {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	all := maps.Clone(x.ran)
 	maps.Copy(all, x.replayed)
+	for _, s := range v.Spawns {
+		all[s.Name] = true
+	}
+	for _, w := range v.Waits {
+		all[w.Name] = true
+	}
 	return all
 }
 
-func (x *T) report(v actors.Verdict) {
+// kind says what has a name: by its checkpoint, or in a verdict.
+func (x *T) kind(name string, v actors.Verdict) string {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	s, _ := x.kept.Step(name)
+	switch {
+	case s.Status == messages.StepWaited, slices.ContainsFunc(v.Waits, func(w actors.Wait) bool { return w.Name == name }):
+		return "wait"
+	case s.Status == messages.StepSpawned, s.Status == messages.StepChild,
+		slices.ContainsFunc(v.Spawns, func(s actors.Spawning) bool { return s.Name == name }):
+		return "spawn"
+	}
+	return "step"
+}
+
+// report tells of the misuses that the activation before has not shown.
+func (x *T) report(v actors.Verdict, before ...string) {
 	x.tb.Helper()
 	for _, m := range v.Misuses {
-		x.misuse(m)
+		if !slices.Contains(before, m) {
+			x.misuse(m)
+		}
 	}
 }
 
@@ -224,22 +267,22 @@ func (x *T) Misuses() []string {
 }
 
 // Forget takes back the result of a step, as if the process had died after its effect and before the result was kept. The
-// intent of a step with Verify or Unrepeatable stays.
+// intent of a step with Verify or Unrepeatable stays. A wait, or a child, has no such moment.
 func (x *T) Forget(step string) {
 	x.tb.Helper()
 	x.mu.Lock()
-	ok := x.kept.forget(step)
+	err := x.kept.forget(step)
 	x.mu.Unlock()
-	if !ok {
-		x.tb.Errorf("forget %q: there is no such step", step)
+	if err != nil {
+		x.tb.Errorf("%v", err)
 	}
 }
 
-// Steps are the checkpoints so far, in the order in which the steps began.
+// Steps are the checkpoints so far, those of waits and children among them, in the order in which they were first written.
 func (x *T) Steps() []messages.Step {
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	return x.kept.list()
+	return x.kept.Steps()
 }
 
 // Published is what steps have published so far.

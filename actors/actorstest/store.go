@@ -6,50 +6,40 @@ import (
 	"slices"
 
 	"github.com/weir-run/weir/actors"
+	"github.com/weir-run/weir/actors/internal/waits"
 	"github.com/weir-run/weir/messages"
 )
 
-// store keeps the checkpoints of one task, and which steps wrote an intent.
+// store keeps what is known of one task, and which steps wrote an intent.
 type store struct {
-	order   []string
-	steps   map[string]messages.Step
+	waits.Book
 	intents map[string]messages.Step
 }
 
-func newStore() store {
-	return store{steps: map[string]messages.Step{}, intents: map[string]messages.Step{}}
-}
-
-func (s *store) put(step messages.Step) {
-	if !slices.Contains(s.order, step.Name) {
-		s.order = append(s.order, step.Name)
-	}
-	s.steps[step.Name] = step
+func (s *store) put(step messages.Step) error {
 	if step.Status == messages.StepIntent {
+		if s.intents == nil {
+			s.intents = map[string]messages.Step{}
+		}
 		s.intents[step.Name] = step
 	}
+	return s.Put(step)
 }
 
-func (s *store) forget(name string) bool {
-	if _, ok := s.steps[name]; !ok {
-		return false
+// forget takes a step back to its intent, or to nothing.
+func (s *store) forget(name string) error {
+	step, ok := s.Step(name)
+	switch {
+	case !ok:
+		return fmt.Errorf("forget %q: there is no such step", name)
+	case !step.Status.OfStep():
+		return fmt.Errorf("forget %q: it is no step: what it waited for is kept when it comes", name)
 	}
 	if intent, ok := s.intents[name]; ok {
-		s.steps[name] = intent
-	} else {
-		delete(s.steps, name)
+		return s.Put(intent)
 	}
-	return true
-}
-
-func (s *store) list() []messages.Step {
-	var all []messages.Step
-	for _, name := range s.order {
-		if step, ok := s.steps[name]; ok {
-			all = append(all, step)
-		}
-	}
-	return all
+	s.Drop(name)
+	return nil
 }
 
 // stateStore is the store as an activation sees it. The embedded interface is nil: nothing else is called.
@@ -64,17 +54,12 @@ func (s *stateStore) Steps(context.Context, string, string) ([]messages.Step, er
 
 // Checkpoint keeps what a Redis would give back: the encoded bytes, decoded again.
 func (s *stateStore) Checkpoint(_ context.Context, cp actors.Checkpoint) error {
-	step, err := messages.DecodeStep(cp.Step.Name, messages.EncodeStep(cp.Step))
-	if err != nil {
-		return fmt.Errorf("keep step %q: %w", cp.Step.Name, err)
-	}
 	s.x.mu.Lock()
 	defer s.x.mu.Unlock()
 	if cp.Fence.Number != s.x.number {
 		return fmt.Errorf("keep step %q: %w", cp.Step.Name, actors.ErrLeaseLost)
 	}
-	s.x.kept.put(step)
-	return nil
+	return s.x.kept.put(cp.Step)
 }
 
 // desk takes what steps publish.

@@ -28,6 +28,7 @@ type activation struct {
 	began   time.Time
 	ready   *actors.Ready // nil for a plain protoactor actor
 	verdict actors.Verdict
+	resumed *resumed // set from the second call of the handler on
 }
 
 // serve works in goroutines of its own and tells how it ended, once: ended says what the bridge does with the entry;
@@ -61,15 +62,26 @@ func watched(tell func(any), f func() any) {
 	how = f()
 }
 
-// work runs the handler and commits.
+// work runs the handler and commits; again, when what the handler waits for is there already.
 func (a *activation) work(ctx context.Context) any {
 	a.cfg.atWork.Add(1)
 	defer a.cfg.atWork.Add(-1)
 	defer a.acquit()
-	if crash := a.handle(ctx); crash != "" {
-		return crashed{crash}
+	for {
+		if crash := a.handle(ctx); crash != "" {
+			return crashed{crash}
+		}
+		done, resume := a.commit(ctx)
+		if !resume {
+			return ended{done}
+		}
+		if crash := a.resume(ctx); crash != "" {
+			return crashed{crash}
+		}
+		if a.ready == nil { // its message does not decode any more
+			return ended{a.finish(ctx)}
+		}
 	}
-	return ended{a.commit(ctx)}
 }
 
 // open takes the fence and decodes the message. It returns nil when the handler is to run.
@@ -81,7 +93,7 @@ func (a *activation) open(ctx context.Context) any {
 		return crashed{crash}
 	}
 	if a.ready == nil && a.verdict.Outcome != messages.Outcome_OUTCOME_UNSPECIFIED {
-		return ended{a.commit(ctx)}
+		return ended{a.finish(ctx)}
 	}
 	return nil
 }
@@ -104,7 +116,7 @@ func (a *activation) take(ctx context.Context) *messages.Done {
 		a.verdict = actors.Verdict{
 			Outcome: messages.Outcome_OUTCOME_REJECTED, Reason: a.begun.Reason, Detail: a.begun.Detail, Error: a.begun.Detail,
 		}
-		return a.commit(ctx)
+		return a.finish(ctx)
 	case actors.Unreadable:
 		return a.bury(messages.Reason_REASON_BAD_STATE, a.begun.Detail)
 	case actors.NotOurs, actors.Later:
@@ -124,11 +136,11 @@ func (a *activation) take(ctx context.Context) *messages.Done {
 			v.Error = firstLine(a.assign.GetCrash())
 		}
 		a.verdict = v
-		return a.commit(ctx)
+		return a.finish(ctx)
 	}
 	if a.assign.GetRestartsSpent() {
 		a.verdict = a.afterRestarts(agent)
-		return a.commit(ctx)
+		return a.finish(ctx)
 	}
 	return nil
 }
@@ -190,10 +202,15 @@ func (a *activation) prepare(ctx context.Context) (crash string) {
 			crash = crashText(r)
 		}
 	}()
-	a.ready, a.verdict = actors.Prepare(ctx, &actors.Job{
+	job := &actors.Job{
 		Agent: agent, Handler: handler, Task: a.assign.GetTask(), Names: a.cfg.Names, Begun: a.begun, Store: a.cfg.State, Desk: a.cfg.State,
-		MaxResult: a.cfg.MaxResult, Logger: a.cfg.Logger, OnStep: a.cfg.Hooks.Step, OnStuck: a.cfg.Hooks.Stuck,
-	})
+		Agents: a.cfg.Agents, MaxResult: a.cfg.MaxResult, MaxPayload: a.cfg.MaxPayload, Remember: a.cfg.KeepSucceeded,
+		Logger: a.cfg.Logger, OnStep: a.cfg.Hooks.Step, OnStuck: a.cfg.Hooks.Stuck,
+	}
+	if a.resumed != nil {
+		job.OnReplay = a.resumed.replayed
+	}
+	a.ready, a.verdict = actors.Prepare(ctx, job)
 	return ""
 }
 
@@ -247,36 +264,49 @@ func (a *activation) decide(v actors.Verdict, agent actors.Agent) actors.Verdict
 }
 
 // commit writes the outcome until the store has it, a fence refuses it, or the node gives up: a paid result is not thrown
-// away because the server was away for longer than a lease.
+// away because the server was away for longer than a lease. resume says that the unit does not wait: it is still ours, and
+// the handler is to be called again.
 //
 //go:noinline
-func (a *activation) commit(ctx context.Context) *messages.Done {
+func (a *activation) commit(ctx context.Context) (done *messages.Done, resume bool) {
 	switch {
 	case errors.Is(context.Cause(ctx), actors.ErrLeaseLost):
-		return a.giveUp()
+		return a.giveUp(), false
 	case a.verdict.Outcome == messages.Outcome_OUTCOME_UNSPECIFIED:
 		a.cfg.Hooks.Lost(a.assign.GetTask())
-		return a.done(messages.Verdict_VERDICT_DROP)
+		return a.done(messages.Verdict_VERDICT_DROP), false
 	case a.verdict.Outcome == messages.Outcome_OUTCOME_INTERRUPTED:
-		return a.interrupt()
+		return a.interrupt(), false
 	}
 	c := a.outcome()
 	for try := 0; ; try++ {
 		err := a.cfg.State.Commit(a.cfg.Hard, c) //nolint:contextcheck // outlives the activation's context on purpose
-		if a.cfg.Hard.Err() == nil && !errors.Is(err, actors.ErrLeaseLost) {
+		over := errors.Is(err, actors.ErrResume)
+		switch {
+		case over:
+			a.heard(nil)
+		case a.cfg.Hard.Err() == nil && !errors.Is(err, actors.ErrLeaseLost):
 			a.heard(err)
 		}
 		switch {
 		case err == nil:
 			a.cfg.Hooks.Ended(a.assign.GetTask(), c, time.Since(a.began))
-			return a.done(messages.Verdict_VERDICT_ACK)
+			return a.done(messages.Verdict_VERDICT_ACK), false
+		case over:
+			return nil, true
 		case errors.Is(err, actors.ErrLeaseLost):
 			a.cfg.Hooks.Lost(a.assign.GetTask())
-			return a.done(messages.Verdict_VERDICT_DROP)
+			return a.done(messages.Verdict_VERDICT_DROP), false
 		case !pause(a.cfg.Hard, backoff(try)): //nolint:contextcheck // as above
-			return a.done(messages.Verdict_VERDICT_DROP)
+			return a.done(messages.Verdict_VERDICT_DROP), false
 		}
 	}
+}
+
+// finish commits a verdict that waits for nothing.
+func (a *activation) finish(ctx context.Context) *messages.Done {
+	done, _ := a.commit(ctx)
+	return done
 }
 
 // interrupt notes, once, that the unit stopped for the drain, free of charge. The entry is not acknowledged: the drain's

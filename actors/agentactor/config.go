@@ -22,8 +22,8 @@ type Config struct {
 	Consumer, Incarnation string
 	// MaxDeliveries as in supervision.Config.
 	MaxDeliveries int64
-	// MaxResult is the largest result in bytes.
-	MaxResult int
+	// MaxResult is the largest result in bytes, MaxPayload that of a task that a handler spawns or emits.
+	MaxResult, MaxPayload int
 	// KeepSucceeded and KeepFailed are the times to live of ended tasks, KeepDead that of dead letters.
 	KeepSucceeded, KeepFailed, KeepDead time.Duration
 	// Index lists SUCCEEDED units by state.

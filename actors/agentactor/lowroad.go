@@ -18,7 +18,9 @@ import (
 //
 // It gets *messages.Cancel when it should stop. An answer with an old fence is ignored. A panic, an end without an answer,
 // and silence past the deadline (actors.Timeout, default 15 minutes) are crashes: a fresh actor gets the same Assign. There
-// are no checkpoints on this road.
+// are no checkpoints on this road, and so no waits: what a message or a child brought could not be told to the actor that
+// comes next. OUTCOME_PARKED is misuse. RETRY with after_ms holds nothing while it waits, and what a person has to answer can
+// be another task.
 func FromProps(p *actor.Props) actors.Agent {
 	if p == nil {
 		return actors.External(nil)
@@ -127,6 +129,11 @@ func verdictOf(f *messages.Finished, maxResult int) actors.Verdict {
 	case messages.Outcome_OUTCOME_REJECTED:
 		v.Reason, v.Detail = messages.Reason_REASON_REJECTED, f.GetError()
 	case messages.Outcome_OUTCOME_INTERRUPTED:
+	case messages.Outcome_OUTCOME_PARKED:
+		return actors.Verdict{
+			Outcome: messages.Outcome_OUTCOME_REJECTED, Reason: messages.Reason_REASON_MISUSE,
+			Error: "a plain actor cannot wait, it has no checkpoints: answer OUTCOME_RETRY with after_ms",
+		}
 	default:
 		return actors.Verdict{
 			Outcome: messages.Outcome_OUTCOME_REJECTED, Reason: messages.Reason_REASON_MISUSE,
