@@ -226,7 +226,7 @@ func TestInfoRootAndDue(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			var got actors.Info
 			w := newWorld(func(cx *actors.Context, _ in) (int, error) { got = cx.Info(); return 0, nil })
-			w.job.Names.Fields = c.names
+			w.job.Names = &actors.Names{Fields: c.names}
 			w.job.Task = &messages.Task{TaskId: "t-1", Type: "a", Payload: []byte("{}")}
 			for name, value := range c.fields {
 				w.job.Task.Fields = append(w.job.Task.Fields, &messages.Field{Name: []byte(name), Value: []byte(value)})

@@ -226,7 +226,7 @@ func TestEmit(t *testing.T) {
 
 	// An entry's own id may be that of an entry of another stream, and both may emit to a third.
 	w = newWorld(h)
-	w.job.Names.Stream = "agent:tasks"
+	w.job.Names = &actors.Names{Stream: "agent:tasks"}
 	w.job.Task = &messages.Task{TaskId: "1700-0", Origin: "1700-0", Unit: "u", Type: "a", Payload: []byte("{}")}
 	require.Equal(t, "agent:tasks/1700-0/u/tools", w.life(t).Emits[0].Task.ID)
 }

@@ -111,7 +111,7 @@ func (c *Context) Info() Info {
 
 // root is the id of the task that a chain began with.
 func (j *Job) root() string {
-	if id := field(j.Task, j.Names.Fields.WithDefaults().Root); id != "" && len(id) <= messages.MaxTaskID && utf8.ValidString(id) {
+	if id := field(j.Task, j.fieldNames().Root); id != "" && len(id) <= messages.MaxTaskID && utf8.ValidString(id) {
 		return id
 	}
 	return j.Task.GetTaskId()
@@ -119,7 +119,7 @@ func (j *Job) root() string {
 
 // due is a schedule's tick. A producer's field of that name may mean anything else.
 func (j *Job) due() time.Time {
-	ms, err := strconv.ParseInt(field(j.Task, j.Names.Fields.WithDefaults().Due), 10, 64)
+	ms, err := strconv.ParseInt(field(j.Task, j.fieldNames().Due), 10, 64)
 	if err != nil || ms <= 0 {
 		return time.Time{}
 	}

@@ -1,6 +1,9 @@
 package actors
 
-import "errors"
+import (
+	"errors"
+	"fmt"
+)
 
 // What durable calls and clients answer; compare with errors.Is.
 var (
@@ -30,6 +33,9 @@ var (
 	ErrResume = errors.New("nothing to wait for: run again")
 	// ErrAnswered: what the message was for has its answer: another message of that name came first, or the time was over.
 	ErrAnswered = errors.New("answered already")
+	// ErrRepeated: this very message is there already, as one finds who repeats a Send whose answer was lost. It is an
+	// ErrAnswered.
+	ErrRepeated = fmt.Errorf("the same message again: %w", ErrAnswered)
 	// ErrEnded: the task has ended; nothing reaches it any more.
 	ErrEnded = errors.New("the task has ended")
 	// ErrInvalid: a task that can never be submitted as it is: its id, type, fields or payload break a rule that the message names.

@@ -19,8 +19,8 @@ type Job struct {
 	Handler string
 	Task    *messages.Task
 	// Names are the runtime's. The public stream tells effects of tasks apart that are named by nothing but their entry's id;
-	// the fields' names are those that spawned and emitted tasks are written under.
-	Names Names
+	// the fields' names are those that spawned and emitted tasks are written under. nil: the default fields, no stream.
+	Names *Names
 	// Begun is the store's answer Run to Begin.
 	Begun Begun
 	// Store keeps the checkpoints. One that cannot put an entry on every stream says so: CanEmit(stream string) error.
@@ -53,6 +53,20 @@ type Job struct {
 }
 
 const defaultMaxResult = 1 << 20
+
+func (j *Job) stream() string {
+	if j.Names == nil {
+		return ""
+	}
+	return j.Names.Stream
+}
+
+func (j *Job) fieldNames() messages.FieldNames {
+	if j.Names == nil {
+		return messages.FieldNames{}.WithDefaults()
+	}
+	return j.Names.Fields.WithDefaults()
+}
 
 // StepEvent is one attempt of a step that ran.
 type StepEvent struct {

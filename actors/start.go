@@ -84,7 +84,7 @@ func join(id, unit, name string) string {
 
 // submission checks a task that this one starts; it has an id.
 func (j *Job) submission(t NewTask) (Submission, error) {
-	f := j.Names.Fields.WithDefaults()
+	f := j.fieldNames()
 	if !slices.ContainsFunc(t.Fields, func(p Field) bool { return p.Name == f.Root }) {
 		t.Fields = append(slices.Clip(t.Fields), Field{Name: f.Root, Value: j.root()})
 	}

@@ -62,8 +62,8 @@ func newStepContext(ctx context.Context, a *activation, name string, attempt, tr
 // effectID is what the keys of a task's effects start with.
 func (j *Job) effectID() string {
 	id := j.Task.GetTaskId()
-	if j.Names.Stream != "" && id == j.Task.GetOrigin() {
-		return j.Names.Stream + "/" + id
+	if stream := j.stream(); stream != "" && id == j.Task.GetOrigin() {
+		return stream + "/" + id
 	}
 	return id
 }
