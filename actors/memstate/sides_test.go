@@ -253,6 +253,8 @@ func (s *side) status() string {
 	for i := range st.Consumers {
 		st.Consumers[i].IdleMS, st.Consumers[i].LastTickMS = 0, 0
 	}
+	// They are listed by their last ticks, which may be in one millisecond on one side and in two on the other.
+	slices.SortFunc(st.Consumers, func(a, b streambridge.Consumer) int { return strings.Compare(a.Name, b.Name) })
 	return fmt.Sprintf("%+v", st)
 }
 
