@@ -215,6 +215,9 @@ type TaskError struct {
 }
 
 func (e *TaskError) Error() string {
+	if e.Reason == "" {
+		return fmt.Sprintf("task %q ended %s: %s", e.ID, StateName(e.State), e.Detail)
+	}
 	return fmt.Sprintf("task %q ended %s (%s): %s", e.ID, StateName(e.State), e.Reason, e.Detail)
 }
 
@@ -222,6 +225,21 @@ func (e *TaskError) Error() string {
 func (e *TaskError) Is(target error) bool {
 	return e.State == messages.State_STATE_CANCELLED && target == ErrCancelled
 }
+
+// EndedError is ErrEnded with what became of the task.
+type EndedError struct {
+	ID, Unit string
+	// State is final. Of a task with several units it is CANCELLED where one of them is, else FAILED where one is.
+	State messages.State
+}
+
+func (e *EndedError) Error() string {
+	if e.Unit != "" {
+		return fmt.Sprintf("unit %q of task %q: %v: %s", e.Unit, e.ID, ErrEnded, StateName(e.State))
+	}
+	return fmt.Sprintf("task %q: %v: %s", e.ID, ErrEnded, StateName(e.State))
+}
+func (e *EndedError) Unwrap() error { return ErrEnded }
 
 // Panic is what a handler's goroutine panics with when one of the goroutines that Weir started for it did: a branch of
 // Parallel, or a step with a Timeout. Stack is that goroutine's.

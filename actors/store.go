@@ -237,6 +237,30 @@ type Submitted struct {
 	Err error
 }
 
+// Cancellation ends a task before its time.
+type Cancellation struct {
+	ID string
+	// Unit is the part of the task that ends. Empty: all of it, whatever units it has.
+	Unit string
+	// Reason is for people: it is what the handler's context ends with, and what the task's record shows.
+	Reason string
+	// By says who asked for it; it stands in the timeline.
+	By string
+	// TTL is how long the record is kept. It is what answers the entry of a task that has not begun, so it should be as
+	// long as an entry may wait. 0 means 7 days, negative for ever.
+	TTL time.Duration
+	// Type is for a task that nothing is known of, such as one that a producer's own XADD has added and nobody has begun:
+	// it gets a record under this agent type, and its entry will not run. Empty: ErrNoTask.
+	Type string
+}
+
+// CancelledUnit is a unit that a Cancellation has ended.
+type CancelledUnit struct {
+	Unit string
+	// Was is the state that it had; PENDING where it had no record.
+	Was messages.State
+}
+
 // Chunk is one piece that a running step published.
 type Chunk struct {
 	// Offset resumes after this chunk.
@@ -301,6 +325,13 @@ type StateDesk interface {
 	Task(ctx context.Context, id string) (*TaskRecord, error)
 	// Unit reads one unit without its steps: what Result polls. ErrNoTask as above.
 	Unit(ctx context.Context, id, unit string) (*UnitRecord, error)
+	// Cancel ends what has not ended of a task, or one unit of it, at once and for good: whatever it was doing, its state is
+	// CANCELLED, no write of whoever runs it is accepted any more, and no retry brings it back. Its runner hears of it
+	// within a tick. The answer names the units that it ended, in order.
+	//
+	// *EndedError (ErrEnded): all of it had ended; that is also what a call that is repeated after a lost reply finds.
+	// ErrNoTask as for Task.
+	Cancel(ctx context.Context, c Cancellation) ([]CancelledUnit, error)
 	// Publish appends a chunk that followers see; it is not fenced and is kept for an hour after the last one (at most
 	// the newest 10,000).
 	Publish(ctx context.Context, id string, c Chunk) error

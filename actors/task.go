@@ -37,6 +37,20 @@ func (t *Task) Status(ctx context.Context) (*TaskRecord, error) {
 	return r, nil
 }
 
+// Cancel ends the task, with all of its units, at once and for good, whatever it is doing: it is CANCELLED, what waits never
+// begins, and a handler that runs gets ErrCancelled, with the reason, as the cause of its context within a second. A handle
+// from Step ends that part alone. What the handler had done before is not undone.
+//
+// *EndedError (which is ErrEnded) says that it had ended already, and how; after an error without an answer call it again.
+// ErrNoTask as for Status: a producer's own XADD is known once it was begun.
+func (t *Task) Cancel(ctx context.Context, reason string) error {
+	_, err := t.c.desk.Cancel(ctx, Cancellation{ID: t.ID, Unit: t.Unit, Reason: reason, By: t.c.names.Consumer})
+	if err != nil {
+		return fmt.Errorf("cancel: %w", err)
+	}
+	return nil
+}
+
 const (
 	pollFirst = 5 * time.Millisecond
 	pollMost  = 250 * time.Millisecond

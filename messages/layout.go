@@ -25,7 +25,7 @@ package messages
 //	ran       ms the unit had run when its node died last
 //	wake      number that an inbox entry must carry to continue it
 //	ctype     content type of the result       result   the result
-//	error     text of the last failure         reason   Reason name of a FAILED unit
+//	error     text of the last failure, or why it was cancelled        reason   Reason name of a FAILED unit
 //	steps     1 once the unit has a checkpoint
 //	step:<escaped name>   EncodeStep
 //
@@ -36,6 +36,14 @@ package messages
 // outlives its first beat), `…:waiting` (list of PackFields), `…:log` (list: "<ms> <what> <detail>", what left the
 // straight path), `…:live` (stream of published chunks, kept for an hour after the last). All but the last share the
 // task's time to live.
+//
+// Of the group's own keys, `…:cancels` is a stream of the newest units that were cancelled while they ran (inc: the
+// incarnation that ran it, unit: "<escaped id>:<escaped unit>", why), which the nodes' ticks read; it expires an hour
+// after the last one. `…:index:<state>:<escaped type>` has the members "<escaped id>:<escaped unit>" with the ms of the
+// change of state as score; of the final states, `keep:<state>` in `…:meta` is the longest time in ms that a record of
+// such a unit is kept (0 for ever), after which the index forgets it. `…:due` has "r:<escaped id>:<escaped unit>" for a
+// retry, "c:<escaped id>:<escaped unit>" for a unit to be cancelled, "q:<escaped id>" for a look at what waits for a
+// task's owner.
 //
 // Inbox entries carry the producer's fields plus control fields that start with ControlPrefix. They are believed in
 // the inbox only; on the public stream they are ordinary producer fields.

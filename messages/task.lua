@@ -7,6 +7,23 @@ local function now_ms()
   return t[1] * 1000 + math.floor(t[2] / 1000)
 end
 
+local function escape(s)
+  return (string.gsub(s, '[%%:{}]', {['%'] = '%25', [':'] = '%3A', ['{'] = '%7B', ['}'] = '%7D'}))
+end
+
+local function unescape(s)
+  return (string.gsub(s, '%%(%x%x)', {['25'] = '%', ['3A'] = ':', ['7B'] = '{', ['7D'] = '}'}))
+end
+
+-- field is the name of a unit's field in the task hash; eunit is the escaped unit.
+local function field(eunit, name)
+  if eunit == '' then return name end
+  return eunit .. '/' .. name
+end
+
+-- incarnation is the node of a unit's `run`.
+local function incarnation(run) return string.match(run or '', '^[^:]*') end
+
 -- pack writes a flat list {name, value, …} as netstrings; unpack_fields undoes it.
 local function pack_fields(flat)
   local out = {}
@@ -48,6 +65,8 @@ local function note(task, ms, what, detail)
   redis.call('LTRIM', task .. ':log', -200, -1)
   redis.call('HSET', task, 'beside', '1')
 end
+
+local final = {SUCCEEDED = true, FAILED = true, CANCELLED = true}
 
 -- expire gives the task and all that stands beside it one time to live. ttl <= 0 keeps it (a task that has not ended).
 -- `…:live` has a time to live of its own.
@@ -131,6 +150,32 @@ local function index(P, kind, member, from, to, ms)
   end
 end
 
+-- index_ended is index for a final state, kept for `keep` ms, 0 for ever: members whose records have expired are forgotten.
+-- Records of one state may be kept for different times, so the longest of them counts.
+local function index_ended(P, kind, member, from, to, ms, keep)
+  index(P, kind, member, from, nil, ms)
+  local key = P .. 'index:' .. to .. ':' .. kind
+  redis.call('ZADD', key, ms, member)
+  redis.call('SADD', P .. 'index:kinds', kind)
+  local longest = tonumber(redis.call('HGET', P .. 'meta', 'keep:' .. to) or -1)
+  if longest ~= 0 and (keep <= 0 or keep > longest) then
+    longest = math.max(keep, 0)
+    redis.call('HSET', P .. 'meta', 'keep:' .. to, string.format('%d', longest))
+  end
+  if longest == 0 then
+    redis.call('PERSIST', key)
+  else
+    redis.call('ZREMRANGEBYSCORE', key, '-inf', '(' .. string.format('%d', ms - longest))
+    redis.call('PEXPIRE', key, string.format('%d', longest))
+  end
+end
+
+-- end_trial takes a unit off the trial of the node that ran it; run is the unit's field, or nil.
+local function end_trial(P, run, member)
+  local life = run and P .. 'life:' .. incarnation(run)
+  if life and redis.call('HGET', life, 'trial') == member then redis.call('HDEL', life, 'trial', 'trial_until') end
+end
+
 -- letter writes a dead letter: header fields, then the entry's own fields packed to the byte. keep is its time to live
 -- in ms: older letters are trimmed, and the key goes when nothing is added for that long.
 local function letter(P, ms, keep, head, flat)
@@ -158,3 +203,44 @@ local function saved(task, unit)
   local packed = redis.call('HGET', task .. ':body', unit)
   return packed and unpack_fields(packed)
 end
+
+-- cancel_unit ends a unit as CANCELLED, whatever it was doing. It returns the state that it had, PENDING for one without a
+-- record: that gets one, which Begin answers with when the entry comes. A unit that has ended is left alone; then the
+-- second value is true. why and by are for people, keep is how long the record is kept, in ms. known is what is known of a
+-- unit without a record: {type = …, work = … or nil, created = ms or nil}.
+local function cancel_unit(P, eid, eunit, ms, keep, why, by, known)
+  local task, member, u = P .. 'task:' .. eid, eid .. ':' .. eunit, field(eunit, '')
+  local had = redis.call('HMGET', task, u .. 'state', u .. 'run', 'fence', 'owner')
+  local state, run, owner = had[1], had[2], had[4]
+  if final[state] then return state, true end
+  local kind = known and known.type or ''
+  if state then
+    kind = get(task, u .. 'type') or kind
+  else
+    if had[3] then opened(task) end
+    redis.call('HSET', task, u .. 'created', known.created or ms)
+    if known.work then redis.call('HSET', task, u .. 'work', known.work) end
+    put(task, u .. 'type', kind)
+  end
+  redis.call('HINCRBY', task, 'fence', 1)
+  redis.call('HSET', task, u .. 'state', 'CANCELLED', u .. 'updated', ms)
+  redis.call('HDEL', task, u .. 'reason') -- of one that was condemned
+  put(task, u .. 'error', why)
+  note(task, ms, 'cancelled', why .. (by ~= '' and ' (by ' .. by .. ')' or ''))
+  index_ended(P, escape(kind), member, state, 'CANCELLED', ms, keep)
+  redis.call('ZREM', P .. 'due', 'r:' .. member)
+  redis.call('HDEL', task .. ':body', eunit)
+  redis.call('HINCRBY', P .. 'counts', 'cancelled', 1)
+  end_trial(P, run, member)
+  if state == 'RUNNING' then
+    redis.call('XADD', P .. 'cancels', 'MAXLEN', '~', 1000, '*', 'inc', incarnation(run), 'unit', member, 'why', why)
+    redis.call('PEXPIRE', P .. 'cancels', 3600000)
+  end
+  -- Another unit may be at work under the owner.
+  if not owner or state == 'RUNNING' and owner == incarnation(run) then disown(P, task) end
+  closed(task, keep)
+  return state or 'PENDING', false
+end
+
+-- cancel_later lets the next tick cancel a unit: what hangs on a cancelled one may be more than a script should end.
+local function cancel_later(P, member, ms) redis.call('ZADD', P .. 'due', ms, 'c:' .. member) end

@@ -253,10 +253,26 @@ func TestACancelledTaskIsToldOnce(t *testing.T) {
 	r.add("a")
 	r.eventually(func() bool { return len(r.assigns()) == 1 }, "assigned")
 	var beats int
-	r.with(func() { r.stopped = []string{"a", "unknown"}; beats = r.beats })
+	r.with(func() {
+		r.stopped = []Cancelled{{TaskID: "a", Unit: "another", Reason: "no"}, {TaskID: "a", Reason: "enough"}, {TaskID: "unknown"}}
+		beats = r.beats
+	})
 	r.eventually(func() (past bool) { r.with(func() { past = r.beats > beats+3 }); return past }, "beats")
 	require.Len(t, r.cancels(), 1)
 	assert.Equal(t, messages.CancelCause_CANCEL_CAUSE_CANCELLED, r.cancels()[0].Cause)
+	assert.Equal(t, "enough", r.cancels()[0].GetReason())
+}
+
+func TestATickTellsOfACancelledTask(t *testing.T) {
+	r := start(t, nil, nil)
+	r.add("a")
+	r.eventually(func() bool { return len(r.assigns()) == 1 }, "assigned")
+	r.with(func() {
+		r.tick = func(_ TickRequest, t *Tick) { t.Cancelled = []Cancelled{{TaskID: "a", Reason: "enough"}} }
+	})
+	r.eventually(func() bool { return len(r.cancels()) == 1 }, "told")
+	assert.Equal(t, r.assigns()[0].GetEntry().Ref(), r.cancels()[0].GetEntry().Ref())
+	assert.Equal(t, "enough", r.cancels()[0].GetReason())
 }
 
 func TestALeaseWithoutBeatsGivesEverythingUp(t *testing.T) {

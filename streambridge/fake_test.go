@@ -30,7 +30,7 @@ type fakeStream struct {
 	orphans  []Entry // what the next ticks claim
 	lost     []messages.Ref
 	gone     []messages.Ref
-	stopped  []string // cancelled task ids
+	stopped  []Cancelled
 	usurped  bool
 	down     error
 	readErr  error // once

@@ -50,12 +50,20 @@ func (w *window) beat(b Beat) {
 	for _, ref := range b.Gone {
 		w.gone(w.known[ref])
 	}
-	for _, taskID := range b.Cancelled {
-		// What waits needs no word: Begin answers that the task is cancelled.
-		if q := w.tasks[taskID]; q != nil && q.current != nil && q.current.state == assigned && !q.current.cancelled {
-			q.current.cancelled = true
-			w.do(cancel{&messages.Cancel{TaskId: taskID, Cause: messages.CancelCause_CANCEL_CAUSE_CANCELLED}})
+	w.stop(b.Cancelled)
+}
+
+// stop tells the agents of cancelled units. What waits needs no word: Begin answers that it is cancelled.
+func (w *window) stop(units []Cancelled) {
+	for _, c := range units {
+		q := w.tasks[c.TaskID]
+		if q == nil || q.current == nil || q.current.state != assigned || q.current.cancelled || q.current.task.GetUnit() != c.Unit {
+			continue
 		}
+		q.current.cancelled = true
+		w.do(cancel{&messages.Cancel{
+			TaskId: c.TaskID, Entry: q.current.entry(), Cause: messages.CancelCause_CANCEL_CAUSE_CANCELLED, Reason: c.Reason,
+		}})
 	}
 }
 

@@ -140,6 +140,7 @@ func (r *reaper) run(ctx context.Context, request TickRequest) (done ticked) {
 	done.found.claimed, _, _ = r.in.arrivals(done.tick.Claimed)
 	done.found.strays, _, _ = r.in.arrivals(done.tick.Strays)
 	done.found.drained, _, _ = r.in.arrivals(done.tick.Drained)
+	done.found.cancelled = done.tick.Cancelled
 	done.tick.Claimed, done.tick.Strays, done.tick.Drained = nil, nil, nil
 	return done
 }

@@ -39,6 +39,7 @@ type (
 	// swept is what that tick found; it follows each sweeping, also when the tick failed.
 	swept struct {
 		claimed, strays, drained []arrival
+		cancelled                []Cancelled
 
 		more bool // the next tick may follow at once; for the reaper
 	}

@@ -42,11 +42,14 @@ type Beat struct {
 	// Gone entries were pending with us and have no body in the stream any more; one with a copy was rebuilt into the inbox,
 	// one without became a dead letter. Either way it is acknowledged and must be forgotten.
 	Gone []messages.Ref
-	// Cancelled tasks were cancelled by someone while we hold them.
-	Cancelled []string
+	// Cancelled units were cancelled by someone while we hold their entries.
+	Cancelled []Cancelled
 	// Usurped means that another incarnation took over this consumer name: everything held is lost.
 	Usurped bool
 }
+
+// Cancelled is a unit that somebody cancelled.
+type Cancelled struct{ TaskID, Unit, Reason string }
 
 // Burial asks for an entry to be set aside.
 type Burial struct {
@@ -119,6 +122,9 @@ type Tick struct {
 	Drained []Entry
 	// Buried counts orphans that became dead letters here.
 	Buried []messages.Ref
+	// Cancelled units were cancelled while they ran on this node, since the last tick. After a pause too long for the list of
+	// them a beat tells.
+	Cancelled []Cancelled
 	// Promoted counts due retries moved to the inbox.
 	Promoted int
 	// Trimmed counts acknowledged entries removed from the public stream and the inbox.

@@ -210,6 +210,7 @@ func (w *window) sweep(ev swept) {
 		}
 	}
 	w.settledNow = nil
+	w.stop(ev.cancelled)
 	w.serve()
 }
 

@@ -274,7 +274,7 @@ func FuzzWindow(f *testing.F) {
 			case 4:
 				ev = beaten{Beat{Lost: []messages.Ref{ref(n), ref(n + 1)}}}
 			case 5:
-				ev = beaten{Beat{Gone: []messages.Ref{ref(n)}, Cancelled: []string{task}}}
+				ev = beaten{Beat{Gone: []messages.Ref{ref(n)}, Cancelled: []Cancelled{{TaskID: task}}}}
 			case 6:
 				ev = sweeping{}
 			case 7:

@@ -20,6 +20,13 @@ func arrive(n int, taskID string) arrival {
 	}
 }
 
+func cancelled(tasks ...string) (units []Cancelled) {
+	for _, t := range tasks {
+		units = append(units, Cancelled{TaskID: t})
+	}
+	return units
+}
+
 func come(all ...arrival) arrived { return arrived{entries: all, bytes: int64(len(all)) * 10} }
 
 func answer(n int, taskID string, v messages.Verdict) finished {
@@ -131,10 +138,15 @@ func TestWindowScripts(t *testing.T) {
 		},
 		"a cancelled task is told once": {
 			{come(arrive(1, "a"), arrive(2, "a")), []string{"assign 5-1 to a"}},
-			{beaten{Beat{Cancelled: []string{"a", "b"}}}, []string{"cancel a  CANCELLED"}},
-			{beaten{Beat{Cancelled: []string{"a"}}}, none},
+			{beaten{Beat{Cancelled: cancelled("b", "a")}}, []string{"cancel a 5-1 CANCELLED"}},
+			{beaten{Beat{Cancelled: cancelled("a")}}, none},
+			{swept{cancelled: cancelled("a")}, none},
 			{answer(1, "a", ackV), []string{"ack 5-1", "assign 5-2 to a"}},
-			{beaten{Beat{Cancelled: []string{"a"}}}, []string{"cancel a  CANCELLED"}},
+			{swept{cancelled: cancelled("a")}, []string{"cancel a 5-2 CANCELLED"}},
+		},
+		"only the unit that was cancelled is told": {
+			{come(arrive(1, "a")), []string{"assign 5-1 to a"}},
+			{beaten{Beat{Cancelled: []Cancelled{{TaskID: "a", Unit: "2"}}}}, none},
 		},
 		"burials": {
 			{come(arrival{Ref: ref(1), size: 10, bad: &messages.DecodeError{TaskID: "x"}}), []string{"bury 5-1 fail=false"}},

@@ -21,10 +21,11 @@ type Stream interface {
 
 // Keep says how long records outlive their task. Zero means the default.
 type Keep struct {
-	// Succeeded and Cancelled tasks: default 24 h. At least ten leases: the record is how a node that takes over an entry
+	// Succeeded tasks: default 24 h. At least ten leases: the record is how a node that takes over an entry
 	// whose acknowledgement was lost knows that its work is done.
 	Succeeded time.Duration
-	// Failed tasks: default 7 days, and as long as their dead letters: a retry goes on from the record's checkpoints.
+	// Failed and cancelled tasks: default 7 days; failed ones at least as long as their dead letters: a retry goes on from
+	// the record's checkpoints.
 	Failed time.Duration
 	// Dead letters: default 30 days.
 	Dead time.Duration

@@ -18,11 +18,15 @@ import (
 
 // plain makes an agent of a function that a plain protoactor actor runs for each Assign.
 func plain(f func(c actor.Context, m *messages.Assign)) actors.Agent {
-	return agentactor.FromProps(actor.PropsFromFunc(func(c actor.Context) {
+	return plainProps(func(c actor.Context) {
 		if m, ok := c.Message().(*messages.Assign); ok {
 			f(c, m)
 		}
-	}))
+	})
+}
+
+func plainProps(f func(c actor.Context)) actors.Agent {
+	return agentactor.FromProps(actor.PropsFromFunc(f))
 }
 
 func TestAPlainActorServesATask(t *testing.T) {

@@ -101,6 +101,9 @@ func (a *activation) open(ctx context.Context) any {
 // take takes the fence. It returns nil when it is ours and the handler is to run, else what the bridge does with the entry.
 func (a *activation) take(ctx context.Context) *messages.Done {
 	if err := a.begin(ctx); err != nil {
+		if errors.Is(err, actors.ErrCancelled) {
+			return a.done(messages.Verdict_VERDICT_ACK) // its state is final, whatever Begin would have said
+		}
 		return a.done(messages.Verdict_VERDICT_DROP)
 	}
 	switch a.begun.Answer {
@@ -336,9 +339,13 @@ func (a *activation) giveUp() *messages.Done {
 func (a *activation) outcome() actors.Commit {
 	c := a.verdict.Commit(a.assign.GetTask(), a.begun.Fence, a.assign.GetEntry().Ref())
 	c.TTL, c.DeadTTL, c.Index = a.cfg.KeepSucceeded, a.cfg.KeepDead, a.cfg.Index
-	if a.verdict.Outcome == messages.Outcome_OUTCOME_REJECTED {
+	switch a.verdict.Outcome {
+	case messages.Outcome_OUTCOME_REJECTED:
 		// Its dead letter may be retried, and goes on from the checkpoints: an effect without them would run blindly again.
 		c.TTL = max(a.cfg.KeepFailed, a.cfg.KeepDead)
+	case messages.Outcome_OUTCOME_CANCELLED:
+		c.TTL = a.cfg.KeepFailed
+	default: // ended well, or not ended
 	}
 	return c
 }

@@ -96,7 +96,11 @@ func (a *agent) stop(c actor.Context, m *messages.Cancel) {
 	case messages.CancelCause_CANCEL_CAUSE_DRAINING:
 		a.cancel(actors.ErrDraining)
 	default:
-		a.cancel(fmt.Errorf("%w: %s", actors.ErrCancelled, m.GetReason()))
+		cause := actors.ErrCancelled
+		if m.GetReason() != "" {
+			cause = fmt.Errorf("%w: %s", cause, m.GetReason())
+		}
+		a.cancel(cause)
 	}
 	if a.low != nil {
 		a.low.cancel(c, m)

@@ -2,6 +2,7 @@ package agentactor
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
@@ -104,7 +105,11 @@ func (l *lowRoad) run(ctx context.Context, props any, limit time.Duration, begun
 		case <-l.gone:
 		case <-grace.C:
 		}
-		return actors.Verdict{Outcome: messages.Outcome_OUTCOME_INTERRUPTED, Error: context.Cause(ctx).Error()}, ""
+		outcome := messages.Outcome_OUTCOME_INTERRUPTED
+		if errors.Is(context.Cause(ctx), actors.ErrCancelled) {
+			outcome = messages.Outcome_OUTCOME_CANCELLED
+		}
+		return actors.Verdict{Outcome: outcome, Error: context.Cause(ctx).Error()}, ""
 	}
 }
 

@@ -87,7 +87,7 @@ func draw(t *rapid.T) move {
 	kind := rapid.SampledFrom([]string{
 		"nothing", "submit", "submit", "read", "read", "read", "begin", "begin", "begin", "begin", "begin", "begin", "begin", "begin",
 		"begin", "step", "commit", "commit", "commit", "ack", "beat", "beat", "tick", "sweep", "release", "kill", "kill", "kill", "kill", "kill",
-		"bury", "move", "settle", "remove", "trim", "lose",
+		"bury", "move", "settle", "remove", "trim", "lose", "cancel", "cancel",
 	}).Draw(t, "kind")
 	ctx := context.Background()
 	var do func(s *side) any
@@ -207,6 +207,17 @@ func draw(t *rapid.T) move {
 			stream := s.nodes[node].stream
 			return fmt.Sprint(failure(stream.Settle(ctx, id, how)), failure(stream.Settle(ctx, id, how)), failure(stream.Settle(ctx, "1-1", how)))
 		}
+	case "cancel":
+		c := actors.Cancellation{
+			ID: rapid.SampledFrom([]string{"a", "b{}:", "c"}).Draw(t, "id"), Unit: rapid.SampledFrom([]string{"", "", "u/1"}).Draw(t, "unit"),
+			Reason: rapid.SampledFrom([]string{"", "enough"}).Draw(t, "reason"), By: rapid.SampledFrom([]string{"", "me"}).Draw(t, "by"),
+			TTL: 2 * time.Hour, Type: rapid.SampledFrom([]string{"", "", "x"}).Draw(t, "type"),
+		}
+		do = func(s *side) any {
+			ended, err := s.nodes[node].state.Cancel(ctx, c)
+			_, again := s.nodes[node].state.Cancel(ctx, c)
+			return fmt.Sprint(ended, failure(err), failure(again))
+		}
 	case "remove":
 		do = of(func(s *side, _ *member, h *holding) any { s.remove(h.Ref); return nil })
 	case "trim":
@@ -227,7 +238,7 @@ func sweep(s *side, node int, req streambridge.TickRequest) any {
 	s.take(node, got.Claimed)
 	s.take(node, got.Strays)
 	return fmt.Sprint(s.entries(got.Claimed), s.entries(got.Strays), s.refs(got.Buried), got.Promoted, got.Trimmed, got.Unserved,
-		got.Orphans, got.Calm, got.Nodes, got.More, failure(err))
+		got.Orphans, got.Calm, got.Nodes, got.More, got.Cancelled, failure(err))
 }
 
 func submission(t *rapid.T) actors.Submission {

@@ -260,6 +260,9 @@ func (s *side) status() string {
 
 // failure is an error's kind.
 func failure(err error) string {
+	if ended, ok := errors.AsType[*actors.EndedError](err); ok {
+		return fmt.Sprint(actors.ErrEnded, *ended)
+	}
 	for _, kind := range []error{
 		actors.ErrLeaseLost, actors.ErrConflict, actors.ErrBacklogFull, actors.ErrNoTask, streambridge.ErrGroupLost,
 		streambridge.ErrUsurped, streambridge.ErrNoLetter,

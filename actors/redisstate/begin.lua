@@ -54,10 +54,6 @@ local fence, owner, state = h[1], h[2], h[3]
 
 -- include task.lua
 
-local function unescape(s)
-	return (string.gsub(s, '%%(%x%x)', function(hex) return string.char(tonumber(hex, 16)) end))
-end
-
 local now = now_ms()
 local id = string.sub(task, #P + 6)
 local unit = string.sub(u, 1, -2)
@@ -190,7 +186,7 @@ elseif not state and not fence and too_often ~= '0' then
 	detail = 'delivered ' .. too_often .. ' times and never begun'
 end
 
-local escaped_kind = string.gsub(kind, '[%%:{}]', {['%'] = '%25', [':'] = '%3A', ['{'] = '%7B', ['}'] = '%7D'})
+local escaped_kind = escape(kind)
 
 -- 4. A suspect runs on trial, one at a time on a node, so that the next death has one culprit.
 local trial = 0

@@ -67,37 +67,19 @@ end
 
 -- include task.lua
 
-local function unescape(s)
-	return (string.gsub(s, '%%(%x%x)', function(hex) return string.char(tonumber(hex, 16)) end))
-end
-
 u, to = u or '', to or 'SUCCEEDED'
 local now, keep = tonumber(stamp), tonumber(ttl)
 local eunit = string.sub(u, 1, -2)
 local eid = string.sub(task, #P + 6)
 local member = eid .. ':' .. eunit
-local kind = string.gsub(ARGV[11] or '', '[%%:{}]', {['%'] = '%25', [':'] = '%3A', ['{'] = '%7B', ['}'] = '%7D'})
+local kind = escape(ARGV[11] or '')
 local charged, error_text, reason, detail = ARGV[13] or '', ARGV[15] or '', ARGV[16], ARGV[17]
-
--- index_ended indexes a final unit and forgets those whose records have expired.
-local function index_ended()
-	local key = P .. 'index:' .. to .. ':' .. kind
-	redis.call('ZADD', key, now, member)
-	redis.call('SADD', P .. 'index:kinds', kind)
-	if keep > 0 then
-		redis.call('ZREMRANGEBYSCORE', key, '-inf', '(' .. string.format('%d', now - keep))
-		redis.call('PEXPIRE', key, keep)
-	end
-end
 
 local function drop_body()
 	if redis.call('HDEL', task .. ':body', eunit) == 1 then redis.call('HDEL', P .. 'saved', KEYS[2] .. '\0' .. ARGV[4]) end
 end
 
-if tonumber(h[7] or 0) >= 2 then
-	local life = P .. 'life:' .. string.sub(ARGV[2], 1, string.find(ARGV[2], ':', 1, true) - 1)
-	if redis.call('HGET', life, 'trial') == member then redis.call('HDEL', life, 'trial', 'trial_until') end
-end
+if tonumber(h[7] or 0) >= 2 then end_trial(P, ARGV[2], member) end
 
 if charged ~= '' then redis.call('HINCRBY', task, u .. charged, 1) end
 if error_text ~= '' then put(task, u .. 'error', error_text) end
@@ -137,9 +119,9 @@ else
 	if to == 'SUCCEEDED' then
 		if ctype ~= '' then put(task, u .. 'ctype', ctype) end
 		if result ~= '' or ctype ~= '' then put(task, u .. 'result', result) end
-		if ARGV[10] == '1' then index_ended() end
+		if ARGV[10] == '1' then index_ended(P, kind, member, nil, to, now, keep) end
 	else
-		index_ended()
+		index_ended(P, kind, member, nil, to, now, keep)
 		note(task, now, to == 'FAILED' and 'failed' or 'cancelled', string.sub(detail ~= '' and detail or error_text, 1, 300))
 	end
 	if to == 'FAILED' then
@@ -156,5 +138,5 @@ else
 end
 -- A node that was silent for a lease may have lost the task to one that is at another unit of it.
 local owner = redis.call('HGET', task, 'owner')
-if not owner or owner == string.sub(ARGV[2], 1, string.find(ARGV[2], ':', 1, true) - 1) then disown(P, task, h[4]) end
+if not owner or owner == incarnation(ARGV[2]) then disown(P, task, h[4]) end
 return 1

@@ -5,6 +5,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/require"
 
 	"github.com/weir-run/weir/actors"
@@ -64,6 +65,11 @@ func TestKeysExpire(t *testing.T) {
 	}
 	_, err := s.Submit(ctx, []actors.Submission{{ID: "x", Work: "1", Fields: []messages.Pair{{Name: "task_id", Value: "x"}}}})
 	require.NoError(t, err)
+	begun(t, w, s, "runs")
+	for _, id := range []string{"x", "runs"} {
+		_, err = s.Cancel(ctx, actors.Cancellation{ID: id, Reason: strings.Repeat("r", 999)})
+		require.NoError(t, err)
+	}
 	var forGood []string
 	for _, key := range w.all(t) {
 		ttl, err := srv.Client().PTTL(ctx, key).Result()
@@ -71,11 +77,51 @@ func TestKeysExpire(t *testing.T) {
 		if ttl < 0 {
 			forGood = append(forGood, strings.TrimPrefix(key, w.keys.Prefix))
 		}
-		if strings.Contains(key, ":live") {
+		if strings.HasSuffix(key, ":live") || strings.HasSuffix(key, ":cancels") {
 			require.LessOrEqual(t, ttl, time.Hour)
 		}
 	}
-	require.ElementsMatch(t, []string{"counts", "inbox", "index:kinds", w.keys.Stream}, forGood)
+	require.ElementsMatch(t, []string{"counts", "inbox", "index:kinds", "meta", w.keys.Stream}, forGood)
+}
+
+// An index by state forgets the units whose records have expired, whatever ended them, and no others.
+func TestIndexForgetsWhatHasExpired(t *testing.T) {
+	srv := redistest.Shared(t)
+	ctx := t.Context()
+	cancel := func(w *world, s *State, id string, ttl time.Duration) {
+		begun(t, w, s, id)
+		_, err := s.Cancel(ctx, actors.Cancellation{ID: id, TTL: ttl})
+		require.NoError(t, err)
+	}
+	index := func(w *world) []string { return w.Index(t, messages.State_STATE_CANCELLED, "noop") }
+	old := func(w *world, id string, age time.Duration) {
+		at := float64(w.Now(t).Add(-age).UnixMilli())
+		require.NoError(t, srv.Client().ZAdd(ctx, w.keys.Index("CANCELLED", "noop"), redis.Z{Score: at, Member: id + ":"}).Err())
+	}
+	left := func(w *world) time.Duration {
+		return srv.Client().PTTL(ctx, w.keys.Index("CANCELLED", "noop")).Val()
+	}
+
+	w := newWorld(t, srv.Client())
+	s := w.state(t, srv.Client())
+	cancel(w, s, "a", time.Hour)
+	cancel(w, s, "b", time.Hour)
+	old(w, "a", 2*time.Hour)
+	cancel(w, s, "c", time.Hour)
+	require.Equal(t, []string{"b:", "c:"}, index(w))
+
+	cancel(w, s, "long", 3*time.Hour)
+	old(w, "long", 2*time.Hour)
+	old(w, "b", 4*time.Hour)
+	cancel(w, s, "short", time.Minute)
+	require.Equal(t, []string{"long:", "c:", "short:"}, index(w), "a short time to live does not forget what has a long one")
+	require.Greater(t, left(w), 2*time.Hour)
+
+	cancel(w, s, "for ever", -1)
+	old(w, "for ever", 1000*time.Hour)
+	cancel(w, s, "d", time.Minute)
+	require.Contains(t, index(w), "for ever:")
+	require.Negative(t, left(w))
 }
 
 // A record is readable with HGETALL, field by field as messages/layout.go says.

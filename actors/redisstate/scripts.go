@@ -18,6 +18,9 @@ var checkpointLua string
 //go:embed commit.lua
 var commitLua string
 
+//go:embed cancel.lua
+var cancelLua string
+
 //go:embed steps.lua
 var stepsLua string
 
@@ -31,6 +34,7 @@ var (
 	beginScript      = newScript(beginLua, "")
 	checkpointScript = newScript(checkpointLua, "allow-oom")
 	commitScript     = newScript(commitLua, "allow-oom")
+	cancelScript     = newScript(cancelLua, "allow-oom")
 	stepsScript      = newScript(stepsLua, "")
 	submitScript     = newScript(submitLua, "")
 	publishScript    = newScript(publishLua, "")

@@ -54,7 +54,7 @@ func (m *model) ask(h *held, req actors.BeginRequest) {
 	if err != nil {
 		m.fatalf("begin: %v", err)
 	}
-	final := u.state == messages.State_STATE_SUCCEEDED || u.state == messages.State_STATE_FAILED || u.state == messages.State_STATE_CANCELLED
+	final := final(u.state)
 	switch b.Answer {
 	case actors.Run, actors.Condemned:
 		me := actors.Fence{Number: b.Fence.Number, Incarnation: h.node, Activation: h.act}
@@ -98,6 +98,10 @@ func (m *model) ask(h *held, req actors.BeginRequest) {
 	default:
 		m.fatalf("answer %v to a pending entry of a live node", b.Answer)
 	}
+}
+
+func final(s messages.State) bool {
+	return s == messages.State_STATE_SUCCEEDED || s == messages.State_STATE_FAILED || s == messages.State_STATE_CANCELLED
 }
 
 // charge compares the ledger with what was charged before: a death at most, and this crash at most.
@@ -199,9 +203,7 @@ func (m *model) finish() {
 		}
 	}
 	for name, u := range m.units {
-		switch u.state {
-		case messages.State_STATE_SUCCEEDED, messages.State_STATE_FAILED, messages.State_STATE_CANCELLED:
-		default:
+		if !final(u.state) {
 			m.fatalf("unit %q can never end: %v, %d entries in hand", name, u.state, len(m.held))
 		}
 		rec, err := m.State.Task(m.t.Context(), u.task.GetTaskId())

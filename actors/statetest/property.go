@@ -3,6 +3,7 @@ package statetest
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"testing"
 	"time"
@@ -27,7 +28,7 @@ func nothingIsLost(t *testing.T, fresh func(t *testing.T) Fixture) {
 		}
 		rt.Repeat(map[string]func(*rapid.T){
 			"deliver": m.deliver, "begin": m.begin, "checkpoint": m.checkpoint, "commit": m.commit, "die": m.die,
-			"promote": m.promote, "inbox": m.inbox, "": m.check,
+			"promote": m.promote, "inbox": m.inbox, "cancel": m.cancel, "": m.check,
 		})
 		m.finish()
 	})
@@ -160,6 +161,48 @@ func (m *model) end(u *unitModel, f actors.Fence, h *held, out messages.Outcome)
 	}
 	if out != messages.Outcome_OUTCOME_INTERRUPTED && f.Incarnation == h.node {
 		m.settle(h)
+	}
+}
+
+// cancel ends one unit, or all of its task.
+func (m *model) cancel(rt *rapid.T) {
+	if len(m.units) == 0 {
+		rt.Skip("nobody is there")
+	}
+	task := m.units[rapid.SampledFrom(slices.Sorted(maps.Keys(m.units))).Draw(rt, "unit")].task
+	ended, err := m.State.Cancel(m.t.Context(), actors.Cancellation{ID: task.GetTaskId(), Unit: task.GetUnit(), TTL: time.Hour})
+	was := map[string]messages.State{}
+	for _, e := range ended {
+		was[e.Unit] = e.Was
+	}
+	known := false
+	for _, u := range m.units {
+		if u.task.GetTaskId() != task.GetTaskId() || task.GetUnit() != "" && u.task != task {
+			continue
+		}
+		name := u.task.GetUnit()
+		known = known || u.state != 0
+		switch {
+		case u.state == 0 && was[name] == messages.State_STATE_PENDING: // it waits for the task's owner
+		case u.state == 0 || final(u.state):
+			if was[name] != 0 {
+				m.fatalf("unit %q, which was %v, was cancelled", name, u.state)
+			}
+			continue
+		case was[name] != u.state:
+			m.fatalf("unit %q was %v, and its cancellation says %v", name, u.state, was[name])
+		}
+		if u.state == messages.State_STATE_RUNNING && m.owners[task.GetTaskId()] == u.fence.Incarnation {
+			delete(m.owners, task.GetTaskId())
+		}
+		u.state, u.outs[u.fence] = messages.State_STATE_CANCELLED, messages.Outcome_OUTCOME_CANCELLED
+	}
+	switch {
+	case len(ended) > 0 && err == nil:
+	case len(ended) == 0 && known && errors.Is(err, actors.ErrEnded):
+	case len(ended) == 0 && !known && errors.Is(err, actors.ErrNoTask):
+	default:
+		m.fatalf("cancel: %v, %v", ended, err)
 	}
 }
 

@@ -14,6 +14,7 @@ func Run(t *testing.T, fresh func(t *testing.T) Fixture) {
 		{"Death", deathCases},
 		{"Commit", commitCases},
 		{"Fence", fenceCases},
+		{"Cancel", cancelCases},
 		{"Desk", deskCases},
 		{"Identity", identityCases},
 	} {

@@ -82,8 +82,11 @@ func (s *Stream) renew(w *world, now int64, h streambridge.Held, look bool, beat
 	d.atMS = now
 	switch {
 	case u == nil || h.Saved && !look:
-	case u.State == messages.State_STATE_CANCELLED && !slices.Contains(beat.Cancelled, h.TaskID):
-		beat.Cancelled = append(beat.Cancelled, h.TaskID)
+	case u.State == messages.State_STATE_CANCELLED:
+		c := streambridge.Cancelled{TaskID: h.TaskID, Unit: h.Unit, Reason: u.Error}
+		if !slices.Contains(beat.Cancelled, c) {
+			beat.Cancelled = append(beat.Cancelled, c)
+		}
 	case u.State == messages.State_STATE_RUNNING && !h.Saved:
 		// Only what runs is copied: what has not begun has no record whose end would remove the copy.
 		w.copyEntry(h.TaskID, h.Unit, h.Ref, fields)

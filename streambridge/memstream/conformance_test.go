@@ -150,12 +150,12 @@ func (f *fixture) Queue(taskID string, fields []messages.Pair) {
 	})
 }
 
-func (f *fixture) Cancel(taskID, unit string) {
-	f.script(func(tx *Tx) {
-		t, u := unitOf(tx, taskID, unit)
-		tx.Become(t, u, messages.State_STATE_CANCELLED, false)
-		tx.Count("cancelled", 1)
-	})
+func (f *fixture) Cancel(taskID, unit, reason string) {
+	f.script(func(tx *Tx) { tx.CancelUnit(taskID, unit, time.Hour, reason, "a test", Known{}) })
+}
+
+func (f *fixture) CancelLater(taskID, unit string) {
+	f.script(func(tx *Tx) { tx.w.due["c:"+member(taskID, unit)] = tx.NowMS })
 }
 
 func (f *fixture) Unit(taskID, unit string) (found streamtest.Unit) {

@@ -40,7 +40,7 @@ func New() *Stream { return NewServer().Stream() }
 
 // Stream makes a handle for one more node: what a connection is to Redis. It starts unbound; Open binds it to a group.
 func (s *Server) Stream() *Stream {
-	return &Stream{server: s, deadTTL: defaultDeadTTL, looked: -1}
+	return &Stream{server: s, deadTTL: defaultDeadTTL, looked: -1, heard: -1}
 }
 
 // Server is the server that the handle belongs to.

@@ -23,6 +23,7 @@ type Stream struct {
 	epoch     uint64        // of the group, as we last knew it
 	deadTTL   time.Duration // as the last tick said
 	looked    int64         // how many units had been cancelled when a beat last looked; -1 for never
+	heard     int64         // the last cancellation that a tick has told; -1 before the first tick
 	lost      bool          // a loss of the group waits to be reported by the next read
 }
 

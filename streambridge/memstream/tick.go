@@ -26,6 +26,7 @@ func (s *Stream) Tick(ctx context.Context, req streambridge.TickRequest) (t stre
 		}
 		s.notice(w)
 		s.pulse(w, now, &t)
+		s.hear(w, &t)
 		w.trim(now, &t)
 		w.promoteDue(now, &t)
 		s.drainTypes(w, now, req.Room, &t)
@@ -163,6 +164,8 @@ func (w *world) promoteDue(now int64, t *streambridge.Tick) {
 			}
 		case "q":
 			w.checkQueue(messages.Unescape(rest), now)
+		case "c":
+			w.cancelDue(rest, now)
 		}
 	}
 }

@@ -36,9 +36,12 @@ type world struct {
 	types   map[string]bool          // agent types with entries that wait for a node
 	index   map[indexKey]map[string]int64
 	counts  map[string]int64
-	dead    letters
-	feeds   map[string]*Feed                   // published chunks, by task id
-	settled map[string]streambridge.Settlement // for a minute: repeated settlements answer the same
+	cancels []toldCancel // the newest, oldest first
+	// cancelled counts those that were told.
+	cancelled int64
+	dead      letters
+	feeds     map[string]*Feed                   // published chunks, by task id
+	settled   map[string]streambridge.Settlement // for a minute: repeated settlements answer the same
 }
 
 // claimed says which incarnation a consumer name belongs to.

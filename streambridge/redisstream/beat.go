@@ -28,7 +28,7 @@ func (s *Stream) Beat(ctx context.Context, held []streambridge.Held) (streambrid
 		byStream[b.keys.Stream] = nil
 	}
 	s.mu.Lock()
-	round := &beat{out: &out, cancelled: map[string]struct{}{}, seen: s.cancelSeen}
+	round := &beat{out: &out, cancelled: map[streambridge.Cancelled]struct{}{}, seen: s.cancelSeen}
 	s.mu.Unlock()
 	for _, stream := range b.streams() {
 		of, ok := byStream[stream]
@@ -60,7 +60,7 @@ type beat struct {
 	// seen is how many cancelled units the round before knew of; first what this round's first script knew, which is what
 	// the next round may rely on.
 	seen, first string
-	cancelled   map[string]struct{}
+	cancelled   map[streambridge.Cancelled]struct{}
 }
 
 func (s *Stream) beatChunk(ctx context.Context, b *binding, stream string, held []streambridge.Held, round *beat) error {
@@ -68,11 +68,8 @@ func (s *Stream) beatChunk(ctx context.Context, b *binding, stream string, held 
 	args := append(make([]any, 0, 9+3*len(held)), b.keys.Prefix, b.names.Group, b.node.Consumer, b.node.Incarnation,
 		b.node.Lease.Milliseconds(), s.deadTTL.Load(), s.clientID.Load(), b.keys.Stream,
 		round.seen)
-	tasks := make(map[string]string, len(held))
 	for _, h := range held {
-		n := name(h.TaskID, h.Unit)
-		tasks[n] = h.TaskID
-		args = append(args, h.ID, n, flag(h.Saved))
+		args = append(args, h.ID, name(h.TaskID, h.Unit), flag(h.Saved))
 	}
 	reply, err := b.run(ctx, beatScript, []string{stream}, args...)
 	if err != nil {
@@ -102,15 +99,24 @@ func (s *Stream) beatChunk(ctx context.Context, b *binding, stream string, held 
 	out.Lost = append(out.Lost, lost...)
 	out.Saved = append(out.Saved, saved...)
 	out.Gone = append(out.Gone, gone...)
-	for _, n := range asStrings(row[4]) {
-		task := tasks[n]
-		if _, ok := round.cancelled[task]; !ok {
-			round.cancelled[task] = struct{}{}
-			out.Cancelled = append(out.Cancelled, task)
+	for _, c := range cancelledUnits(row[4]) {
+		if _, ok := round.cancelled[c]; !ok {
+			round.cancelled[c] = struct{}{}
+			out.Cancelled = append(out.Cancelled, c)
 		}
 	}
 	round.first = cmp.Or(round.first, asString(row[5]))
 	return nil
+}
+
+// cancelledUnits reads names and reasons in turn.
+func cancelledUnits(v any) (units []streambridge.Cancelled) {
+	flat := asStrings(v)
+	for i := 0; i+1 < len(flat); i += 2 {
+		task, unit, _ := strings.Cut(flat[i], ":")
+		units = append(units, streambridge.Cancelled{TaskID: messages.Unescape(task), Unit: messages.Unescape(unit), Reason: flat[i+1]})
+	}
+	return units
 }
 
 // compareIDs orders entry ids as the server does. Their halves may need 64 bits, so they are compared as text.

@@ -3,8 +3,8 @@
 -- ARGV: P, group, consumer, incarnation, lease ms, keep ms, client id, public stream, how many units had been cancelled
 --   when the node last looked ("" never), then for each entry, in order of ids: id, "<escaped task id>:<escaped unit>" or
 --   "" where it was never decoded, "1" when a copy was made before
--- Returns {1} when the consumer name is another's, else {0, lost ids, saved ids, gone ids, names of cancelled units, how
---   many were cancelled in all}.
+-- Returns {1} when the consumer name is another's, else {0, lost ids, saved ids, gone ids, names of cancelled units and
+--   why in turn, how many were cancelled in all}.
 -- Atomic because an entry may pass to another consumer between any look and the renewal: a renewal would steal it back.
 -- Repeated, it renews again and reports what was gone as lost.
 local key, P, group, me, inc, lease, keep = KEYS[1], ARGV[1], ARGV[2], ARGV[3], ARGV[4], ARGV[5], tonumber(ARGV[6])
@@ -45,7 +45,10 @@ for i = 10, #ARGV, 3 do
       rotten[#rotten + 1] = id
     else
       claim[#claim + 1] = id
-      if state == 'CANCELLED' then cancelled[#cancelled + 1] = name end
+      if state == 'CANCELLED' then
+        cancelled[#cancelled + 1] = name
+        cancelled[#cancelled + 1] = get(task, field(eunit, 'error')) or ''
+      end
       -- Only what runs is copied: what has not begun has no record whose end would remove the copy.
       if ARGV[i + 2] ~= '1' and state == 'RUNNING' then
         if redis.call('HEXISTS', task .. ':body', eunit) == 0 then

@@ -243,10 +243,21 @@ func (f *fixture) Queue(taskID string, fields []messages.Pair) {
 	require.NoError(f.t, f.rdb.ZAdd(ctx, f.keys.Due(), redis.Z{Score: float64(at), Member: "q:" + messages.Escape(taskID)}).Err())
 }
 
-func (f *fixture) Cancel(taskID, unit string) {
+func (f *fixture) Cancel(taskID, unit, reason string) {
 	f.t.Helper()
-	f.set(taskID, unit, "state", "CANCELLED")
-	require.NoError(f.t, f.rdb.HIncrBy(ctx, f.keys.Counts(), "cancelled", 1).Err())
+	f.lua(`cancel_unit(ARGV[1], ARGV[2], ARGV[3], now_ms(), 3600000, ARGV[4], 'a test', {})`,
+		f.keys.Prefix, messages.Escape(taskID), messages.Escape(unit), reason)
+}
+
+func (f *fixture) CancelLater(taskID, unit string) {
+	f.t.Helper()
+	f.lua(`cancel_later(ARGV[1], ARGV[2], now_ms())`, f.keys.Prefix, messages.Escape(taskID)+":"+messages.Escape(unit))
+}
+
+// lua calls what the scripts share, as a script of the state store does.
+func (f *fixture) lua(call string, args ...any) {
+	f.t.Helper()
+	require.NoError(f.t, f.rdb.Eval(ctx, messages.TaskLua+call+" return 1", []string{f.keys.Stream}, args...).Err())
 }
 
 func (f *fixture) Unit(taskID, unit string) streamtest.Unit {

@@ -46,6 +46,8 @@ type Stream struct {
 	saved map[messages.Ref]struct{}
 	// cancelSeen is how many cancelled units the last beat knew of.
 	cancelSeen string
+	// heard is the id of the last cancellation that a tick has told; empty before the first tick.
+	heard string
 	// idle lanes wait for the next read.
 	idle   []*lane
 	lanes  map[*lane]struct{}

@@ -1,19 +1,9 @@
 -- What the stream's own scripts share. Stands after messages.TaskLua and before a script's own text.
 -- stream is the public stream, P the group's key prefix, keep the time to live of a dead letter in ms.
 
-local final = {SUCCEEDED = true, FAILED = true, CANCELLED = true}
-
 -- What vanishes by itself when a group is no longer used: consumer names and the map of saved entries.
 local week = 7 * 24 * 3600 * 1000
 local day = 24 * 3600 * 1000
-
-local function escape(s)
-  return (string.gsub(s, '[%%:{}]', {['%'] = '%25', [':'] = '%3A', ['{'] = '%7B', ['}'] = '%7D'}))
-end
-
-local function unescape(s)
-  return (string.gsub(s, '%%(%x%x)', {['25'] = '%', ['3A'] = ':', ['7B'] = '{', ['7D'] = '}'}))
-end
 
 local function dict(flat)
   local d = {}
@@ -122,12 +112,6 @@ local function control(flat, name)
   end
 end
 
--- field is the name of a unit's field in the task hash; eunit is the escaped unit.
-local function field(eunit, name)
-  if eunit == '' then return name end
-  return eunit .. '/' .. name
-end
-
 -- fail ends a unit that has not ended: FAILED, its fence raised so that whoever runs it is refused, its slots given
 -- up, what waits for the task let through: unless somebody is at another unit of it. name is
 -- "<escaped id>:<escaped unit>".
@@ -147,17 +131,13 @@ local function fail(P, name, agent_type, ms, reason, detail, keep)
   redis.call('HINCRBY', task, 'fence', 1)
   redis.call('HSET', task, field(eunit, 'state'), 'FAILED', field(eunit, 'updated'), ms, field(eunit, 'reason'), reason)
   put(task, field(eunit, 'error'), detail)
-  index(P, escape(agent_type), name, state, 'FAILED', ms)
-  redis.call('PEXPIRE', P .. 'index:FAILED:' .. escape(agent_type), keep)
+  index_ended(P, escape(agent_type), name, state, 'FAILED', ms, keep)
   redis.call('ZREM', P .. 'due', 'r:' .. name)
-  if run then
-    local life = P .. 'life:' .. string.match(run, '^[^:]*')
-    if redis.call('HGET', life, 'trial') == name then redis.call('HDEL', life, 'trial', 'trial_until') end
-  end
+  end_trial(P, run, name)
   redis.call('HINCRBY', P .. 'counts', 'failed', 1)
   redis.call('HDEL', task .. ':body', eunit)
   note(task, ms, 'failed', reason .. ' ' .. detail)
-  if not owner or state == 'RUNNING' and owner == string.match(run, '^[^:]*') then disown(P, task) end
+  if not owner or state == 'RUNNING' and owner == incarnation(run) then disown(P, task) end
   closed(task, keep)
 end
 

@@ -28,13 +28,14 @@ func (s *Stream) Tick(ctx context.Context, req streambridge.TickRequest) (stream
 	s.quota = -1
 	sweep := s.sweepIn <= 0
 	s.sweepIn--
+	heard := s.heard
 	s.mu.Unlock()
 
 	// Nothing that was renewed a moment ago is a stray.
 	stray := max(req.StrayAfter, time.Millisecond)
 	reply, err := b.run(ctx, tickScript, b.streams(), b.keys.Prefix, b.names.Group, b.node.Consumer, b.node.Incarnation,
 		b.node.Lease.Milliseconds(), req.Room, stray.Milliseconds(), s.deadTTL.Load(), flag(sweep), quota,
-		s.clientID.Load(), b.types, b.node.Host, b.node.PID)
+		s.clientID.Load(), b.types, b.node.Host, b.node.PID, heard)
 	if err != nil {
 		return streambridge.Tick{}, fmt.Errorf("tick of group %q: %w", b.names.Group, err)
 	}
@@ -42,7 +43,7 @@ func (s *Stream) Tick(ctx context.Context, req streambridge.TickRequest) (stream
 	if err == nil && asInt(row[0]) == 1 {
 		return streambridge.Tick{}, fmt.Errorf("tick of group %q as consumer %q: %w", b.names.Group, b.node.Consumer, streambridge.ErrUsurped)
 	}
-	if row, err = asRow(reply, 16); err != nil {
+	if row, err = asRow(reply, 18); err != nil {
 		return streambridge.Tick{}, fmt.Errorf("tick of group %q: %w", b.names.Group, err)
 	}
 	s.notice(asString(row[1]))
@@ -55,6 +56,8 @@ func (s *Stream) Tick(ctx context.Context, req streambridge.TickRequest) (stream
 		Missed:   asInt(row[11]),
 		Nodes:    int(asInt(row[12])),
 		More:     asInt(row[13]) == 1,
+
+		Cancelled: cancelledUnits(row[16]),
 	}
 	var saved []messages.Ref
 	out.Claimed, saved = b.entries(row[3])
@@ -70,6 +73,7 @@ func (s *Stream) Tick(ctx context.Context, req streambridge.TickRequest) (stream
 
 	s.mu.Lock()
 	s.quota = int(asInt(row[14]))
+	s.heard = asString(row[17])
 	switch {
 	case len(out.Strays) > 0:
 		s.sweepIn = 0 // where there is one there are more

@@ -1,9 +1,11 @@
 -- One turn of the clock that every node runs once a second: pulse, trim, promote, sweep, reap, bury the dead consumers.
 -- KEYS[1] public stream  KEYS[2] inbox
 -- ARGV: P, group, consumer, incarnation, lease ms, room, stray ms, keep ms, sweep (1 to look for strays), quota (how many
---   orphans this turn may still take, -1 for its fair share), client id, types (packed), host, pid
+--   orphans this turn may still take, -1 for its fair share), client id, types (packed), host, pid,
+--   id of the last cancellation that we heard of ("" before the first tick)
 -- Returns {1} when the consumer name is another's, else {0, epoch, own pending, claimed, strays, buried, promoted, trimmed,
---   unserved, orphans left, calm, missed, live nodes, more, quota left, drained}; claimed, strays and drained are lists of
+--   unserved, orphans left, calm, missed, live nodes, more, quota left, drained, names of units that were
+--   cancelled while they ran here and why in turn, id of the last cancellation}; claimed, strays and drained are lists of
 --   {stream (1 or 2), id, deliveries, fields, saved (1 or 0)}, buried of {stream, id}.
 -- Atomic because each part looks before it acts, and between the two another node may act on the same entry, retry or
 -- consumer. Nearly all that is handed out comes last: if anything before fails, nothing has been claimed. Repeated, it
@@ -47,8 +49,27 @@ for _, node in ipairs(redis.call('ZRANGEBYSCORE', P .. 'nodes', ms - lease, '+in
   if node == inc or redis.call('EXISTS', P .. 'node:' .. node) == 1 then live[#live + 1] = node end
 end
 
+-- Who was cancelled since the last tick. A node that has just come runs nothing; what the capped stream has dropped, the
+-- beat finds.
+local more, cancelled, heard = false, {}, ARGV[15]
+if heard == '' then
+  local newest = redis.call('XREVRANGE', P .. 'cancels', '+', '-', 'COUNT', 1)
+  heard = newest[1] and newest[1][1] or '0-0'
+else
+  local told = redis.call('XRANGE', P .. 'cancels', '(' .. heard, '+', 'COUNT', most)
+  for _, e in ipairs(told) do
+    local c = dict(e[2])
+    if c.inc == inc then
+      cancelled[#cancelled + 1] = c.unit
+      cancelled[#cancelled + 1] = c.why
+    end
+    heard = e[1]
+  end
+  more = #told == most
+end
+
 -- Trim, exactly: nothing that any group has not acknowledged.
-local more, trimmed, missed = false, 0, 0
+local trimmed, missed = 0, 0
 for i, key in ipairs({stream, inbox}) do
   local rows = groups(key)
   local least, reached
@@ -92,8 +113,9 @@ for i, key in ipairs({stream, inbox}) do
         if not waits[e[1]] then done[#done + 1] = e[1] end
       end
       if #done > 0 then trimmed = trimmed + redis.call('XDEL', key, unpack(done)) end
-      more = #found == most
-      redis.call('HSET', meta, 'hole', more and '(' .. to or '')
+      local on = #found == most
+      more = more or on
+      redis.call('HSET', meta, 'hole', on and '(' .. to or '')
     end
   end
 end
@@ -119,6 +141,13 @@ for _, member in ipairs(ripe) do
       letter(P, ms, keep, {reason = 'BODY_GONE', detail = detail, task_id = unescape(eid), unit = unescape(eunit),
         type = had[3] or ''})
       fail(P, rest, had[3] or '', ms, 'BODY_GONE', detail, keep)
+    end
+    redis.call('ZREM', due, member)
+  elseif what == 'c' then
+    -- What hung on a cancelled unit.
+    local eid, eunit = string.match(rest, '^([^:]*):(.*)$')
+    if redis.call('HEXISTS', P .. 'task:' .. eid, field(eunit, 'state')) == 1 then
+      cancel_unit(P, eid, eunit, ms, keep, 'its parent was cancelled', '')
     end
     redis.call('ZREM', due, member)
   elseif what == 'q' then
@@ -280,4 +309,4 @@ end
 if quota > 0 and (#claimed == most or bytes > most_bytes) then more = true else quota = -1 end
 
 return {0, epoch, mine, claimed, strays, buried, promoted, trimmed, unserved, orphans, calm and 1 or 0, missed, #live,
-  more and 1 or 0, quota, taken}
+  more and 1 or 0, quota, taken, cancelled, heard}

@@ -2,6 +2,7 @@ package streamtest
 
 import (
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/stretchr/testify/require"
@@ -135,8 +136,19 @@ var beatTests = []test{
 		w.Begin(n.Node, "t2", "")
 		require.Empty(w, n.beat(held...).Cancelled)
 		held[0].Saved, held[1].Saved = true, true
-		w.Cancel("t2", "")
-		require.Equal(w, []string{"t2"}, n.beat(held...).Cancelled)
+		w.Cancel("t2", "", "too late")
+		require.Equal(w, []streambridge.Cancelled{{TaskID: "t2", Reason: "too late"}}, n.beat(held...).Cancelled)
+	}},
+	{"a beat names the unit that was cancelled", func(w *world) {
+		w.Add(append(task("x"), messages.Pair{Name: "step", Value: "p/q"})...)
+		w.Add(task("x")...)
+		n := w.open("a")
+		held := n.hold(2)
+		w.Begin(n.Node, "x", "")
+		long := strings.Repeat("why ", 50)
+		w.Cancel("x", "p/q", long)
+		require.Equal(w, []streambridge.Cancelled{{TaskID: "x", Unit: "p/q", Reason: long}}, n.beat(held...).Cancelled)
+		require.Equal(w, messages.State_STATE_RUNNING, w.Unit("x", "").State)
 	}},
 	{"a burial keeps the bytes, ends the unit and raises its fence", func(w *world) {
 		fields := append(task("x"), messages.Pair{Name: "\xff\x00", Value: "\x00\xfe"}, messages.Pair{Name: "a", Value: "1"}, messages.Pair{Name: "a", Value: "2"})

@@ -66,8 +66,10 @@ type Fixture interface {
 	// Queue puts fields on the waiting list of a task that somebody else owns, with the check in the due set a lease from
 	// now, as a state store's Begin does.
 	Queue(taskID string, fields []messages.Pair)
-	// Cancel records that the unit is CANCELLED.
-	Cancel(taskID, unit string)
+	// Cancel ends the unit as CANCELLED, as a state store's Cancel does: its node hears of it, nobody owns the task.
+	Cancel(taskID, unit, reason string)
+	// CancelLater makes the unit's cancellation due now, as the end of its parent does.
+	CancelLater(taskID, unit string)
 	// Unit reads what is recorded of a unit.
 	Unit(taskID, unit string) Unit
 }

@@ -45,13 +45,64 @@ var tickTests = []test{
 	{"a retry of what was ended meanwhile is forgotten", func(w *world) {
 		n := w.open("a")
 		w.Retry("x", "", 0, task("x"))
-		w.Cancel("x", "")
+		w.Cancel("x", "", "enough")
 		w.Pass(time.Millisecond)
 		require.Zero(w, n.tick(10).Promoted)
 		require.Empty(w, n.read(10))
 		st, err := n.Status(w.ctx())
 		require.NoError(w, err)
 		require.Zero(w, st.Due)
+	}},
+	{"a tick tells who was cancelled while it ran here, once", func(w *world) {
+		a, b := w.open("a"), w.open("b")
+		w.Begin(a.Node, "old", "")
+		w.Cancel("old", "", "before the first tick")
+		require.Empty(w, a.tick(0).Cancelled, "a node that has just come runs nothing")
+		b.tick(0)
+		w.Begin(a.Node, "x:{y}", "p/q")
+		w.Begin(b.Node, "z", "")
+		w.Cancel("x:{y}", "p/q", "too \x00 late")
+		w.Cancel("z", "", "no reason")
+		w.Cancel("waits", "", "it runs nowhere")
+		require.Equal(w, []streambridge.Cancelled{{TaskID: "x:{y}", Unit: "p/q", Reason: "too \x00 late"}}, a.tick(0).Cancelled)
+		require.Empty(w, a.tick(0).Cancelled)
+		require.Equal(w, []streambridge.Cancelled{{TaskID: "z", Reason: "no reason"}}, b.tick(0).Cancelled)
+	}},
+	{"many cancellations are told in turns, and what is too much by the beat", func(w *world) {
+		n := w.open("a")
+		n.tick(0)
+		for i := range 450 {
+			id := fmt.Sprint("c", i)
+			w.Begin(n.Node, id, "")
+			w.Cancel(id, "", "all of them")
+		}
+		told := n.ticks(0).Cancelled
+		require.Len(w, told, 450)
+		require.Equal(w, "c449", told[449].TaskID)
+	}},
+	{"a cancellation that is due ends its unit, whatever it does", func(w *world) {
+		w.add(1)
+		n := w.open("a")
+		n.hold(1)
+		n.tick(0)
+		w.Begin(n.Node, "t1", "")
+		w.Retry("r", "", Lease, task("r"))
+		w.Begin(n.Node, "ended", "")
+		w.End("ended", "")
+		for _, id := range []string{"t1", "r", "ended", "unknown"} {
+			w.CancelLater(id, "")
+		}
+		w.Pass(time.Millisecond)
+		require.Zero(w, n.tick(0).Promoted)
+		require.Equal(w, messages.State_STATE_CANCELLED, w.Unit("t1", "").State)
+		require.Empty(w, w.Unit("t1", "").Owner)
+		require.Equal(w, messages.State_STATE_CANCELLED, w.Unit("r", "").State)
+		require.Equal(w, messages.State_STATE_SUCCEEDED, w.Unit("ended", "").State)
+		require.Zero(w, w.Unit("unknown", ""))
+		st, err := n.Status(w.ctx())
+		require.NoError(w, err)
+		require.Zero(w, st.Due)
+		require.Equal(w, []streambridge.Cancelled{{TaskID: "t1", Reason: "its parent was cancelled"}}, n.tick(0).Cancelled)
 	}},
 	{"what waits for an owner goes on when the owner dies", func(w *world) {
 		w.add(1)

@@ -128,6 +128,7 @@ func (n *node) ticks(room int) (all streambridge.Tick) {
 		all.Claimed = append(all.Claimed, t.Claimed...)
 		all.Strays = append(all.Strays, t.Strays...)
 		all.Buried = append(all.Buried, t.Buried...)
+		all.Cancelled = append(all.Cancelled, t.Cancelled...)
 		all.Promoted += t.Promoted
 		all.Orphans, all.Calm, all.Nodes, all.Unserved = t.Orphans, t.Calm, t.Nodes, t.Unserved
 		if !t.More {
