@@ -147,6 +147,25 @@ func TestTheGroupIsMadeAgainAtItsLowWaterMark(t *testing.T) {
 	})
 }
 
+// The entry would be handed out again by the group that is made anew.
+func TestWhatIsAcknowledgedLeavesTheInboxOfALostGroup(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := NewServer()
+		h := openNode(t, s, 1)
+		s.fault(func(now int64) { h.world().toInbox(now, withControl([]messages.Pair{hello}, "x", "1-1", 1)) })
+		found, err := h.Read(t.Context(), 2, -1)
+		require.NoError(t, err)
+		require.Len(t, found, 1)
+		s.GroupLost(testNames)
+		require.NoError(t, h.Ack(t.Context(), []messages.Ref{found[0].Ref}))
+		_, err = h.Read(t.Context(), 9, -1)
+		require.ErrorIs(t, err, streambridge.ErrGroupLost)
+		again, err := h.Read(t.Context(), 9, -1)
+		require.NoError(t, err)
+		require.Empty(t, again)
+	})
+}
+
 func TestTakingAConsumerName(t *testing.T) {
 	again := node(1)
 	again.Incarnation = "00000000000000ff"

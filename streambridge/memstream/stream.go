@@ -157,7 +157,10 @@ func pause(ctx context.Context, d time.Duration) error {
 func (s *Stream) Ack(ctx context.Context, refs []messages.Ref) error {
 	return s.bound(ctx, "ack", func(w *world, _ int64) error {
 		for _, ref := range refs {
-			w.settle(ref)
+			// As Redis has it, what is acknowledged leaves the inbox though its group has forgotten it.
+			if id, ok := parseID(ref.ID); !w.settle(ref) && ok && ref.Stream == w.keys.Inbox() && w.data.log(ref.Stream) != nil {
+				w.data.log(ref.Stream).entries.remove(id)
+			}
 		}
 		return nil
 	})
