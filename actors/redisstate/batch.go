@@ -25,20 +25,6 @@ const (
 // ErrClosed is what calls get after Close.
 var ErrClosed = errors.New("the state store is closed")
 
-// call is one run of a script on its way.
-type call struct {
-	script *script
-	args   []any // "evalsha", sha, number of keys, keys, arguments; [1] is set when it is sent
-	size   int   // bytes of the arguments, about
-	taken  atomic.Int32
-	done   chan struct{} // gets one value with the reply
-	reply  any
-	err    error
-}
-
-// calls are used again once their caller has the reply: each would otherwise be the largest piece of garbage of a task.
-var calls = sync.Pool{New: func() any { return &call{args: make([]any, 0, 24), done: make(chan struct{}, 1)} }}
-
 // timers bound how long a call waits, at a fraction of what a context with a deadline costs.
 var timers = sync.Pool{New: func() any { return time.NewTimer(replyTimeout) }}
 
@@ -47,12 +33,6 @@ var timers = sync.Pool{New: func() any { return time.NewTimer(replyTimeout) }}
 const replyTimeout = 10 * time.Second
 
 var errNoReply = fmt.Errorf("no reply within %s", replyTimeout)
-
-const (
-	callWaits = iota
-	callSent
-	callAbandoned
-)
 
 // batcher puts the calls of all goroutines into common pipelines. A lane is a goroutine with one pipeline in flight; it
 // lives while calls wait.
@@ -75,7 +55,7 @@ const (
 
 // do runs a script with the next pipeline and waits for its reply. When ctx ends first, a call that was not sent is never
 // sent; one that was may have run.
-func (b *batcher) do(ctx context.Context, s *script, keys []string, args ...any) (any, error) {
+func (b *batcher) do(ctx context.Context, s *script, keys []string, args ...string) (any, error) {
 	if ctx.Err() != nil {
 		return nil, context.Cause(ctx)
 	}
@@ -101,13 +81,6 @@ func (b *batcher) do(ctx context.Context, s *script, keys []string, args ...any)
 	}
 }
 
-func (c *call) recycle() {
-	clear(c.args)
-	c.args, c.script, c.size, c.reply, c.err = c.args[:0], nil, 0, nil, nil
-	c.taken.Store(callWaits)
-	calls.Put(c)
-}
-
 // inOrder runs calls in a pipeline of their own: lanes overtake each other.
 func (b *batcher) inOrder(ctx context.Context, calls []*call) error {
 	b.mu.Lock()
@@ -120,25 +93,6 @@ func (b *batcher) inOrder(ctx context.Context, calls []*call) error {
 	defer b.running.Done()
 	b.send(ctx, calls)
 	return nil
-}
-
-func newCall(s *script, keys []string, args []any) *call {
-	c := calls.Get().(*call)
-	c.script = s
-	c.args = append(c.args, "evalsha", "", len(keys))
-	for _, k := range keys {
-		c.args = append(c.args, k)
-	}
-	for _, a := range args {
-		switch a := a.(type) {
-		case string:
-			c.size += len(a)
-		case []byte:
-			c.size += len(a)
-		}
-		c.args = append(c.args, a)
-	}
-	return c
 }
 
 // isReply says that the server answered, with an error: others had their answers.
@@ -226,46 +180,6 @@ func (b *batcher) send(ctx context.Context, batch []*call) {
 		c.finish(nil, errors.New("the server does not know a script that it was just given"))
 	}
 }
-
-// exec sends the calls and returns those whose script the server does not know.
-func (b *batcher) exec(ctx context.Context, batch []*call, flags, texts bool) (unknown []*call) {
-	pipe := b.rdb.Pipeline()
-	cmds := make([]once, len(batch))
-	for i, c := range batch {
-		form := c.script.form(flags)
-		c.args[0], c.args[1] = "evalsha", form.sha
-		if texts {
-			c.args[0], c.args[1] = "eval", form.source
-		}
-		cmds[i] = once{redis.NewCmd(ctx, c.args...)}
-		cmds[i].SetFirstKeyPos(3)
-		_ = pipe.Process(ctx, cmds[i]) // only queues
-	}
-	_, _ = pipe.Exec(ctx) // each command has its own error
-	for i, c := range batch {
-		reply, err := cmds[i].Result()
-		switch {
-		case err == nil || errors.Is(err, redis.Nil):
-			c.finish(reply, nil)
-		case redis.HasErrorPrefix(err, "NOSCRIPT"):
-			unknown = append(unknown, c)
-		default:
-			c.finish(nil, err)
-		}
-	}
-	return unknown
-}
-
-func (c *call) finish(reply any, err error) {
-	c.reply, c.err = reply, err
-	c.done <- struct{}{}
-}
-
-// once is a command that go-redis does not send a second time by itself: who called decides.
-type once struct{ *redis.Cmd }
-
-// NoRetry tells go-redis so.
-func (once) NoRetry() bool { return true }
 
 // knowsFlags asks the server once whether it knows script flags (7.0). One that does not tell gets scripts without.
 func (b *batcher) knowsFlags(ctx context.Context) (bool, error) {

@@ -19,7 +19,7 @@ func (s *State) Begin(ctx context.Context, req actors.BeginRequest) (actors.Begu
 		return actors.Begun{}, err
 	}
 	t := req.Task
-	args := []any{
+	args := []string{
 		b.keys.Prefix, b.group, req.Entry.ID, req.Consumer, req.Incarnation, run(req.Incarnation, req.Activation),
 		messages.WorkHash(t.GetType(), t.GetPayload()), t.GetType(),
 	}
@@ -29,7 +29,7 @@ func (s *State) Begin(ctx context.Context, req actors.BeginRequest) (actors.Begu
 		if tooOften {
 			deliveries = req.Deliveries
 		}
-		args = append(args, req.Wake, unitPrefix(t.GetUnit()), deliveries, clip(req.Crash))
+		args = append(args, strconv.FormatUint(req.Wake, 10), unitPrefix(t.GetUnit()), number(deliveries), clip(req.Crash))
 		if req.Trial {
 			args = append(args, "1")
 		}

@@ -26,6 +26,9 @@
 -- finds its own run and answers the same.
 --
 -- A task that was never heard of is the hot path: it comes first and pays for nothing below it.
+
+-- include task.lua
+
 local task, stream = KEYS[1], KEYS[2]
 local P, group, entry, consumer = ARGV[1], ARGV[2], ARGV[3], ARGV[4]
 local me, run, kind = ARGV[5], ARGV[6], ARGV[8]
@@ -40,8 +43,7 @@ if held.err then
 end
 
 if held[1] and known == 2 and not ARGV[9] and #kind <= 64 then
-	local t = redis.call('TIME')
-	local now = t[1] .. string.sub('00000' .. t[2], -6, -4)
+	local now = stamp()
 	redis.call('HSET', task, 'owner', me, 'fence', '1', 'state', 'RUNNING', 'type', kind, 'work', ARGV[7], 'run', run,
 		'fence_at', '1', 'began', now)
 	return now
@@ -51,8 +53,6 @@ local wake, u = ARGV[9] or '0', ARGV[10] or ''
 local too_often, crash = ARGV[11] or '0', ARGV[12] or ''
 local h = redis.call('HMGET', task, 'fence', 'owner', u .. 'state', u .. 'work', u .. 'run', u .. 'wake', 'queued')
 local fence, owner, state = h[1], h[2], h[3]
-
--- include task.lua
 
 local now = now_ms()
 local id = string.sub(task, #P + 6)

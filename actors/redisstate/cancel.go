@@ -16,12 +16,12 @@ func (s *State) Cancel(ctx context.Context, c actors.Cancellation) ([]actors.Can
 	if err != nil {
 		return nil, err
 	}
-	one := 0
+	one := "0"
 	if c.Unit != "" {
-		one = 1
+		one = "1"
 	}
 	reply, err := s.batch.do(ctx, cancelScript, []string{b.keys.Task(c.ID), b.keys.Submitted(c.ID)},
-		b.keys.Prefix, one, messages.Escape(c.Unit), ttlMS(cmp.Or(c.TTL, cancelledTTL)),
+		b.keys.Prefix, one, messages.Escape(c.Unit), number(ttlMS(cmp.Or(c.TTL, cancelledTTL))),
 		clip(cmp.Or(c.Reason, "no reason was given")), clip(c.By), b.fields.Step, b.fields.Type, c.Type)
 	if err != nil {
 		return nil, fmt.Errorf("task %.80q: %w", c.ID, err)

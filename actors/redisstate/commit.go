@@ -19,7 +19,7 @@ func (s *State) Checkpoint(ctx context.Context, cp actors.Checkpoint) error {
 	}
 	err = s.fenced(ctx, checkpointScript, []string{b.keys.Task(cp.TaskID)},
 		run(cp.Fence.Incarnation, cp.Fence.Activation), strconv.FormatUint(cp.Fence.Number, 10), unitPrefix(cp.Unit),
-		"step:"+messages.Escape(cp.Step.Name), messages.EncodeStep(cp.Step))
+		"step:"+messages.Escape(cp.Step.Name), string(messages.EncodeStep(cp.Step)))
 	if err != nil {
 		return fmt.Errorf("store step %.80q of task %.80q: %w", cp.Step.Name, cp.TaskID, err)
 	}
@@ -40,23 +40,23 @@ func (s *State) Commit(ctx context.Context, c actors.Commit) error {
 	if !ok {
 		return fmt.Errorf("commit task %.80q: outcome %v has no state", c.TaskID, c.Outcome)
 	}
-	args := []any{
+	args := []string{
 		b.keys.Prefix, run(c.Fence.Incarnation, c.Fence.Activation), strconv.FormatUint(c.Fence.Number, 10),
-		c.Entry.ID, ttlMS(c.TTL), c.ContentType, c.Result,
+		c.Entry.ID, number(ttlMS(c.TTL)), c.ContentType, string(c.Result),
 	}
 	if c.Outcome != messages.Outcome_OUTCOME_COMPLETED || c.Index || c.Unit != "" {
-		dead, index, class := c.DeadTTL, 0, ""
+		dead, index, class := c.DeadTTL, "0", ""
 		if dead <= 0 {
 			dead = forever
 		}
 		if c.Index {
-			index = 1
+			index = "1"
 		}
 		if c.Outcome == messages.Outcome_OUTCOME_RETRY || c.Outcome == messages.Outcome_OUTCOME_REJECTED {
 			class = ledgerFields[c.Charge]
 		}
 		args = append(args, unitPrefix(c.Unit), state, index, c.Type, b.group, class,
-			max(0, c.After.Milliseconds()), clip(c.Error), reasonName(c.Reason), clip(c.Detail), dead.Milliseconds())
+			number(max(0, c.After.Milliseconds())), clip(c.Error), reasonName(c.Reason), clip(c.Detail), number(dead.Milliseconds()))
 	}
 	if err := s.fenced(ctx, commitScript, []string{b.keys.Task(c.TaskID), c.Entry.Stream}, args...); err != nil {
 		return fmt.Errorf("commit %s of task %.80q: %w", state, c.TaskID, err)
@@ -65,7 +65,7 @@ func (s *State) Commit(ctx context.Context, c actors.Commit) error {
 }
 
 // fenced runs a script that answers 0 when the fence is old.
-func (s *State) fenced(ctx context.Context, sc *script, keys []string, args ...any) error {
+func (s *State) fenced(ctx context.Context, sc *script, keys []string, args ...string) error {
 	reply, err := s.batch.do(ctx, sc, keys, args...)
 	switch {
 	case err != nil:

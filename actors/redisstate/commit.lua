@@ -24,6 +24,9 @@
 -- be a retry that nobody is due to make, or an ended task whose waiting entries nobody wakes.
 --
 -- The success of a whole task that nobody waits for and that never was a suspect is the hot path: it comes first.
+
+-- include task.lua
+
 local task, P = KEYS[1], ARGV[1]
 local ttl, ctype, result, u, to = ARGV[5], ARGV[6], ARGV[7], ARGV[8], ARGV[9]
 local h
@@ -39,18 +42,17 @@ if h[1] ~= 'RUNNING' then
 	return to == 'RETRYING' and h[1] == 'FAILED' and redis.call('HGET', task, (u or '') .. 'reason') == 'BODY_GONE' and 1 or 0
 end
 
-local t = redis.call('TIME')
-local stamp = t[1] .. string.sub('00000' .. t[2], -6, -4)
+local at = stamp()
 
 if not u and not h[4] and not h[5] and not h[7] and #ctype <= 64 and ttl ~= '0' then
 	local long = #result > 64
 	if long then
-		redis.call('HSET', task, 'state', 'SUCCEEDED', 'updated', stamp, 'ctype', ctype, 'beside', '1')
+		redis.call('HSET', task, 'state', 'SUCCEEDED', 'updated', at, 'ctype', ctype, 'beside', '1')
 		redis.call('HSET', task .. ':long', 'result', result)
 	elseif ctype ~= '' or result ~= '' then
-		redis.call('HSET', task, 'state', 'SUCCEEDED', 'updated', stamp, 'ctype', ctype, 'result', result)
+		redis.call('HSET', task, 'state', 'SUCCEEDED', 'updated', at, 'ctype', ctype, 'result', result)
 	else
-		redis.call('HSET', task, 'state', 'SUCCEEDED', 'updated', stamp)
+		redis.call('HSET', task, 'state', 'SUCCEEDED', 'updated', at)
 	end
 	if long or h[6] then
 		redis.call('PEXPIRE', task .. ':long', ttl)
@@ -65,10 +67,8 @@ if not u and not h[4] and not h[5] and not h[7] and #ctype <= 64 and ttl ~= '0' 
 	return 1
 end
 
--- include task.lua
-
 u, to = u or '', to or 'SUCCEEDED'
-local now, keep = tonumber(stamp), tonumber(ttl)
+local now, keep = tonumber(at), tonumber(ttl)
 local eunit = string.sub(u, 1, -2)
 local eid = string.sub(task, #P + 6)
 local member = eid .. ':' .. eunit
@@ -108,14 +108,14 @@ if to == 'RETRYING' or to == 'WAITING' then
 	if to == 'RETRYING' then redis.call('ZADD', P .. 'due', now + tonumber(ARGV[14]), 'r:' .. member) end
 	index(P, kind, member, nil, to, now)
 	note(task, now, to == 'WAITING' and 'parked' or charged == 'waits' and 'waits' or 'retries', string.sub(error_text, 1, 300))
-	redis.call('HSET', task, u .. 'state', to, u .. 'updated', stamp)
+	redis.call('HSET', task, u .. 'state', to, u .. 'updated', at)
 elseif to == 'PENDING' then
 	redis.call('HINCRBY', task, u .. 'interruptions', 1)
 	note(task, now, 'interrupted', string.sub(error_text, 1, 300))
-	redis.call('HSET', task, u .. 'state', to, u .. 'updated', stamp)
+	redis.call('HSET', task, u .. 'state', to, u .. 'updated', at)
 else
 	put(task, u .. 'state', to)
-	redis.call('HSET', task, u .. 'updated', stamp)
+	redis.call('HSET', task, u .. 'updated', at)
 	if to == 'SUCCEEDED' then
 		if ctype ~= '' then put(task, u .. 'ctype', ctype) end
 		if result ~= '' or ctype ~= '' then put(task, u .. 'result', result) end

@@ -11,12 +11,18 @@
 //	submit.lua      adds a task to the public stream, once
 //	steps.lua       reads a unit's checkpoints
 //	publish.lua     appends a chunk for those who follow
+//	batch.lua       runs any of them for many calls
 //
 // # Group commit
 //
 // The calls of all running agents share pipelines. A call that finds no pipeline in flight goes out at once: an idle
 // runtime adds no delay. Those that come while one is in flight wait for its end, or for 128 of their kind, and go out
 // together; at most [MaxLanes] pipelines are in flight. There is no goroutine while nothing is in flight.
+//
+// Within a pipeline, up to 64 calls of one script are one EVALSHA: batch.lua holds the script as a function and calls it
+// once a call, each with its own KEYS and ARGV, and catches each one's errors. So the server takes up a script, reads the
+// clock and makes the script's functions once and not for each task. What a call does, answers and meets is what it would
+// alone; its error is a redis.Error with the server's code in front.
 //
 // # Lost replies
 //
@@ -26,5 +32,6 @@
 // # A full server
 //
 // On Redis 7.0 and newer, checkpoints and commits are allowed over maxmemory: paid work is not thrown away because the
-// backlog filled the server. Begin and Submit are refused there.
+// backlog filled the server. Begin and Submit are refused there, but for a few that share a run with one that has given
+// something up before them.
 package redisstate

@@ -31,11 +31,13 @@ func (s *State) Publish(ctx context.Context, id string, c actors.Chunk) error {
 	if err != nil {
 		return err
 	}
-	args := []any{maxChunks, chunkTTL.Milliseconds(), "attempt", c.Attempt, "step", c.Step}
+	args := []string{
+		number(maxChunks), number(chunkTTL.Milliseconds()), "attempt", number(c.Attempt), "step", c.Step,
+	}
 	if c.End {
-		args = append(args, "end", 1)
+		args = append(args, "end", "1")
 	} else {
-		args = append(args, "data", c.Data)
+		args = append(args, "data", string(c.Data))
 	}
 	if _, err := s.batch.do(ctx, publishScript, []string{b.keys.Task(id) + ":live"}, args...); err != nil {
 		return fmt.Errorf("publish a chunk of task %.80q: %w", id, err)

@@ -30,6 +30,9 @@ var submitLua string
 //go:embed publish.lua
 var publishLua string
 
+//go:embed batch.lua
+var batchLua string
+
 var (
 	beginScript      = newScript(beginLua, "")
 	checkpointScript = newScript(checkpointLua, "allow-oom")
@@ -40,9 +43,11 @@ var (
 	publishScript    = newScript(publishLua, "")
 )
 
-// include is where a script wants the shared prelude. A script that has a hot path puts it after that: the prelude makes
-// a closure for each of its functions at every call.
-const include = "-- include task.lua\n"
+// A script says with the first of these lines that it uses the functions of task.lua. batch.lua has both.
+const (
+	includeTask   = "-- include task.lua\n"
+	includeScript = "-- include the script\n"
+)
 
 // text is one form of a script, and the name Redis gives it.
 type text struct{ source, sha string }
@@ -52,11 +57,16 @@ func newText(source string) text {
 	return text{source: source, sha: hex.EncodeToString(sum[:])}
 }
 
-// script is a script in the form for servers before 7.0, which know no flags, and for those since.
+// script is a script within batch.lua, in the form for servers before 7.0, which know no flags, and for those since.
 type script struct{ plain, flagged text }
 
 func newScript(body, flags string) *script {
-	body = strings.Replace(body, include, messages.TaskLua, 1)
+	task := ""
+	if strings.Contains(body, includeTask) {
+		task = messages.TaskLua
+	}
+	body = strings.Replace(body, includeTask, "", 1)
+	body = strings.NewReplacer(includeTask, task, includeScript, body).Replace(batchLua)
 	s := &script{plain: newText(body)}
 	s.flagged = s.plain
 	if flags != "" {

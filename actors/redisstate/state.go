@@ -3,6 +3,7 @@ package redisstate
 import (
 	"errors"
 	"fmt"
+	"strconv"
 	"sync/atomic"
 	"time"
 
@@ -84,6 +85,9 @@ func ttlMS(d time.Duration) int64 {
 	}
 	return max(1, d.Milliseconds())
 }
+
+// number is how a script gets one.
+func number[N int | int64](n N) string { return strconv.FormatInt(int64(n), 10) }
 
 // unitPrefix stands before the fields of a unit.
 func unitPrefix(unit string) string {

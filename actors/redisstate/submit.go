@@ -58,8 +58,8 @@ func submitCall(b *binding, t actors.Submission) *call {
 			break
 		}
 	}
-	args := make([]any, 0, 5+2*len(t.Fields))
-	args = append(args, messages.Escape(t.Unit), t.Work, kind, max(0, t.MaxLen), ttlMS(ttl))
+	args := make([]string, 0, 5+2*len(t.Fields))
+	args = append(args, messages.Escape(t.Unit), t.Work, kind, number(max(0, t.MaxLen)), number(ttlMS(ttl)))
 	for _, f := range t.Fields {
 		args = append(args, f.Name, f.Value)
 	}
