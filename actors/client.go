@@ -188,6 +188,15 @@ func (c *Client) submitted(sub Submission, got Submitted) (*Task, error) {
 	return &Task{ID: sub.ID, Unit: sub.Unit, EntryID: got.EntryID, Known: got.Known, c: c}, nil
 }
 
+// Names says where its tasks go, every empty name with its default.
+func (c *Client) Names() Names { return c.names }
+
+// Submission checks a task and writes what Submit would send, with created as the time of its creation: for what submits in
+// the client's place, as a schedule does.
+func (c *Client) Submission(t NewTask, created time.Time) (Submission, error) {
+	return c.submission(t, created)
+}
+
 // submission checks a task and writes its entry's fields.
 func (c *Client) submission(t NewTask, now time.Time) (Submission, error) {
 	t.ID = cmp.Or(t.ID, rand.Text())
