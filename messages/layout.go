@@ -45,6 +45,22 @@ package messages
 // retry, "c:<escaped id>:<escaped unit>" for a unit to be cancelled, "q:<escaped id>" for a look at what waits for a
 // task's owner.
 //
+// Schedules belong to the stream, not to a group. `{stream}:schedules` is a sorted set, escaped name → ms of the next tick,
+// +inf for none; it has no time to live. `{stream}:schedule:<escaped name>` is a hash:
+//
+//	definition  JSON of the schedule, without its code
+//	hash        of the definition
+//	code        1 when nodes declare it in code; the hash then has a time to live. Absent: a client added it, and the hash is
+//	            kept until it is removed, or has nothing next any more
+//	declared    ms of when this definition came
+//	paused      1 while nothing is to be next
+//	broken      why a node that declares it cannot use its own definition
+//	removed     1, and nothing else but code: nodes that declare it are to leave it alone until one starts anew
+//	last        ms of the last tick that ran       task      the escaped id of its task
+//	fired vetoed missed overlapped                 counts of ticks; absent for 0
+//	passed      ms of the last tick that was passed over (of the first of several), and why
+//	moved       ms of the tick that the last fire found; by, outcome, busy: the node that did it, and what it was answered
+//
 // Inbox entries carry the producer's fields plus control fields that start with ControlPrefix. They are believed in
 // the inbox only; on the public stream they are ordinary producer fields.
 const (

@@ -43,6 +43,9 @@ func (n Names) Validate() error {
 			return fmt.Errorf("%s (%q) must be UTF-8", f.field, f.value)
 		}
 	}
+	if n.Group == "submitted" || n.Group == "schedule" {
+		return fmt.Errorf("Names.Group (%q) is a name that Weir uses itself", n.Group) // see Keys: root and Prefix would meet
+	}
 	if _, err := slotTag(n.Stream); err != nil {
 		return fmt.Errorf("Names.Stream (%q): %w", n.Stream, err)
 	}
@@ -140,6 +143,12 @@ func (k Keys) Task(id string) string { return k.Prefix + "task:" + Escape(id) }
 
 // Submitted is the marker that a task id was submitted to the stream, shared by all its groups.
 func (k Keys) Submitted(id string) string { return k.root + "submitted:" + Escape(id) }
+
+// Schedules is the sorted set of the stream's schedules by next tick, shared by all its groups (member: escaped name).
+func (k Keys) Schedules() string { return k.root + "schedules" }
+
+// Schedule is the hash of a schedule.
+func (k Keys) Schedule(name string) string { return k.root + "schedule:" + Escape(name) }
 
 var escaper = strings.NewReplacer("%", "%25", ":", "%3A", "{", "%7B", "}", "%7D")
 

@@ -264,7 +264,7 @@ func failure(err error) string {
 		return fmt.Sprint(actors.ErrEnded, *ended)
 	}
 	for _, kind := range []error{
-		actors.ErrLeaseLost, actors.ErrConflict, actors.ErrBacklogFull, actors.ErrNoTask, streambridge.ErrGroupLost,
+		actors.ErrLeaseLost, actors.ErrConflict, actors.ErrBacklogFull, actors.ErrNoTask, actors.ErrNoSchedule, streambridge.ErrGroupLost,
 		streambridge.ErrUsurped, streambridge.ErrNoLetter,
 	} {
 		if errors.Is(err, kind) {

@@ -12,6 +12,7 @@
 //	steps.lua       reads a unit's checkpoints
 //	publish.lua     appends a chunk for those who follow
 //	batch.lua       runs any of them for many calls
+//	schedule_*.lua  declare, look for what is due, fire, pause and remove, list: see actors.ScheduleDesk
 //
 // # Group commit
 //

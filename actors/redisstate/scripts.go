@@ -33,6 +33,21 @@ var publishLua string
 //go:embed batch.lua
 var batchLua string
 
+//go:embed schedule_declare.lua
+var scheduleDeclareLua string
+
+//go:embed schedule_due.lua
+var scheduleDueLua string
+
+//go:embed schedule_fire.lua
+var scheduleFireLua string
+
+//go:embed schedule_set.lua
+var scheduleSetLua string
+
+//go:embed schedule_list.lua
+var scheduleListLua string
+
 var (
 	beginScript      = newScript(beginLua, "")
 	checkpointScript = newScript(checkpointLua, "allow-oom")
@@ -41,6 +56,12 @@ var (
 	stepsScript      = newScript(stepsLua, "")
 	submitScript     = newScript(submitLua, "")
 	publishScript    = newScript(publishLua, "")
+
+	scheduleDeclareScript = newScript(scheduleDeclareLua, "")
+	scheduleDueScript     = newScript(scheduleDueLua, "")
+	scheduleFireScript    = newScript(scheduleFireLua, "")
+	scheduleSetScript     = newScript(scheduleSetLua, "")
+	scheduleListScript    = newScript(scheduleListLua, "")
 )
 
 // A script says with the first of these lines that it uses the functions of task.lua. batch.lua has both.

@@ -44,26 +44,33 @@ func (s *State) Submit(ctx context.Context, tasks []actors.Submission) ([]actors
 }
 
 func submitCall(b *binding, t actors.Submission) *call {
-	ttl := t.TTL
-	switch {
-	case ttl == 0:
-		ttl = markerTTL
-	case ttl < 0:
-		ttl = forever
-	}
-	kind := ""
-	for _, f := range t.Fields {
-		if f.Name == b.fields.Type {
-			kind = f.Value
-			break
-		}
-	}
 	args := make([]string, 0, 5+2*len(t.Fields))
-	args = append(args, messages.Escape(t.Unit), t.Work, kind, number(max(0, t.MaxLen)), number(ttlMS(ttl)))
+	args = append(args, messages.Escape(t.Unit), t.Work, b.typeOf(t), number(max(0, t.MaxLen)), number(markerMS(t)))
 	for _, f := range t.Fields {
 		args = append(args, f.Name, f.Value)
 	}
 	return newCall(submitScript, []string{b.keys.Stream, b.keys.Submitted(t.ID)}, args)
+}
+
+// markerMS is how long the marker of a submission is kept.
+func markerMS(t actors.Submission) int64 {
+	switch {
+	case t.TTL == 0:
+		return ttlMS(markerTTL)
+	case t.TTL < 0:
+		return ttlMS(forever)
+	}
+	return ttlMS(t.TTL)
+}
+
+// typeOf is what the entry of a submission says of its type.
+func (b *binding) typeOf(t actors.Submission) string {
+	for _, f := range t.Fields {
+		if f.Name == b.fields.Type {
+			return f.Value
+		}
+	}
+	return ""
 }
 
 // submitAnswer tells what the server said to one task (part of its answer) from a server that cannot be reached (an

@@ -17,6 +17,7 @@ func Run(t *testing.T, fresh func(t *testing.T) Fixture) {
 		{"Cancel", cancelCases},
 		{"Desk", deskCases},
 		{"Identity", identityCases},
+		{"Schedule", scheduleCases},
 	} {
 		t.Run(group.name, func(t *testing.T) {
 			t.Parallel()

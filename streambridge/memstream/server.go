@@ -24,12 +24,13 @@ type data struct {
 	logs   map[string]*log
 	worlds map[string]*world // by key prefix
 	marks  map[string]*marks // submit markers, by key
+	plans  map[string]*plans // schedules, by stream
 	expiry expiry
 	epochs uint64 // survives FlushAll, so that no epoch comes twice
 }
 
 func newData() *data {
-	return &data{logs: map[string]*log{}, worlds: map[string]*world{}, marks: map[string]*marks{}}
+	return &data{logs: map[string]*log{}, worlds: map[string]*world{}, marks: map[string]*marks{}, plans: map[string]*plans{}}
 }
 
 // NewServer makes an empty server.
