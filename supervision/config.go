@@ -10,6 +10,7 @@ import (
 	"github.com/hashicorp/go-hclog"
 
 	"github.com/weir-run/weir/actors"
+	"github.com/weir-run/weir/actors/schedule"
 	"github.com/weir-run/weir/streambridge"
 )
 
@@ -43,6 +44,9 @@ type Config struct {
 	Names actors.Names
 	// Agents by type. A runtime without any only claims, buries and trims.
 	Agents actors.Agents
+	// Schedules that this node declares; see package schedule. One that is broken is reported, by a ScheduleBroken event and
+	// in the log, and stops none of the others.
+	Schedules []schedule.Schedule
 
 	// Lease is how long a silent node keeps what it holds. Default 15 s, at least 3 beats.
 	Lease time.Duration
@@ -112,6 +116,9 @@ func (c Config) Validate() error {
 	}
 	if c.State == nil {
 		bad("State must be set: redisstate.New(client), or memstate.New(stream)")
+	}
+	if _, ok := c.State.(actors.ScheduleDesk); c.State != nil && len(c.Schedules) > 0 && !ok {
+		bad("Schedules (%d) need a State that keeps schedules, which %T does not", len(c.Schedules), c.State)
 	}
 	if err := c.Names.Validate(); err != nil {
 		errs = append(errs, err)

@@ -38,6 +38,7 @@ type Runtime struct {
 	bridge *streambridge.Bridge
 	hub    hub
 	counts counters
+	sched  *scheduler // nil where the state keeps no schedules
 
 	mu      sync.Mutex
 	phase   phase
@@ -87,6 +88,11 @@ func New(cfg Config) (*Runtime, error) {
 	if err != nil {
 		return nil, fmt.Errorf("supervision.Config: %w", err)
 	}
+	if desk, ok := cfg.State.(actors.ScheduleDesk); ok {
+		r.sched = newScheduler(cfg.Schedules, desk, client)
+		r.sched.incarnation, r.sched.log = r.node.Incarnation, r.log.Named("schedules")
+		r.sched.events, r.sched.fault = r.hub.publish, r.fail
+	}
 	return r, nil
 }
 
@@ -120,10 +126,16 @@ func (r *Runtime) Run(ctx context.Context) error {
 	if err == nil {
 		r.log.Info("running", "stream", r.cfg.Names.Stream, "group", r.cfg.Names.Group,
 			"consumer", r.node.Consumer, "incarnation", r.node.Incarnation, "types", r.node.Types)
+		if r.sched != nil {
+			r.sched.start(hard)
+		}
 		err = r.wait(ctx)
+		if r.sched != nil {
+			r.sched.stop()
+		}
 	}
 
-	// The table of contents read backwards: readers, running work, the agents, the store.
+	// The table of contents read backwards: the schedules (above), readers, running work, the agents, the store.
 	r.setPhase(draining)
 	if err != nil {
 		cancel()

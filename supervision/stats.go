@@ -22,6 +22,8 @@ type Stats struct {
 	Crashes int64
 	// StuckSteps is how many attempts run on after their timeout, now.
 	StuckSteps int64
+	// SchedulesFired counts ticks whose task this node submitted; SchedulesBroken is how many schedules it cannot use.
+	SchedulesFired, SchedulesBroken int64
 	// EventsDropped counts events that a subscriber was too slow for.
 	EventsDropped int64
 }
@@ -29,10 +31,14 @@ type Stats struct {
 // Stats reads the counters. They start at zero with the process.
 func (r *Runtime) Stats() Stats {
 	c := &r.counts
-	return Stats{
+	out := Stats{
 		Bridge: r.bridge.Stats(),
 		Began:  c.began.Load(), Completed: c.completed.Load(), Retried: c.retried.Load(), Rejected: c.rejected.Load(),
 		Parked: c.parked.Load(), Cancelled: c.cancelled.Load(), Interrupted: c.interrupted.Load(), Lost: c.lost.Load(),
 		Crashes: c.crashes.Load(), StuckSteps: c.stuckSteps.Load(), EventsDropped: r.hub.dropped.Load(),
 	}
+	if r.sched != nil {
+		out.SchedulesFired, out.SchedulesBroken = r.sched.fired.Load(), r.sched.unusable.Load()
+	}
+	return out
 }
