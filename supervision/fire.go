@@ -16,6 +16,8 @@ const (
 	// fireTries and firePause bring a fire through a lost reply; after that the next look sees what became of it.
 	fireTries = 4
 	firePause = 250 * time.Millisecond
+	// fireArguments is after how many names and values of tasks' fields a fire ends: a script takes some thousands.
+	fireArguments = 3000
 )
 
 // verdict is what the condition said of a tick that does not run.
@@ -40,7 +42,12 @@ func (s *scheduler) deal(ctx context.Context, c *schedule.Compiled, due actors.S
 		fire.Why = "missed"
 	}
 	var vetoed []verdict
+	arguments := 0
 	for _, tick := range runs {
+		if arguments > fireArguments {
+			fire.Next = tick // the rest at once, in a fire of its own
+			break
+		}
 		ok, err := s.ask(ctx, c, tick)
 		if ctx.Err() != nil {
 			return time.Time{}, false // nobody knows what it would have said: another node asks
@@ -59,6 +66,7 @@ func (s *scheduler) deal(ctx context.Context, c *schedule.Compiled, due actors.S
 			s.report(due.Name, err)
 			return time.Time{}, false
 		}
+		arguments += 2 * len(task.Fields)
 		fire.Runs = append(fire.Runs, actors.ScheduleRun{Tick: tick, Task: task})
 	}
 	fired, err := s.fire(ctx, fire)

@@ -266,6 +266,25 @@ func TestManyMissedTicksRunAtOnce(t *testing.T) {
 	})
 }
 
+// Tasks of many fields are no more than a script takes.
+func TestMissedTicksOfLargeTasks(t *testing.T) {
+	virtual(t, func(t *testing.T, w *clockwork) {
+		s := cronOf("s", "0 * * * *")
+		s.Missed = schedule.RunAll
+		for i := range 400 {
+			s.Task.Fields = append(s.Task.Fields, actors.Field{Name: fmt.Sprint("f", i), Value: "v"})
+		}
+		n := w.node(s)
+		time.Sleep(100 * time.Millisecond)
+		n.stop()
+		time.Sleep(30*time.Hour + time.Second)
+		n = w.node(s)
+		time.Sleep(100 * time.Millisecond)
+		n.stop()
+		require.Len(t, w.ticks(""), 30)
+	})
+}
+
 // One of ten schedules is broken: it is reported and shown, the other nine fire.
 func TestABrokenScheduleStopsNoOther(t *testing.T) {
 	virtual(t, func(t *testing.T, w *clockwork) {
