@@ -38,6 +38,8 @@ var (
 	ErrRepeated = fmt.Errorf("the same message again: %w", ErrAnswered)
 	// ErrEnded: the task has ended; nothing reaches it any more.
 	ErrEnded = errors.New("the task has ended")
-	// ErrInvalid: a task that can never be submitted as it is: its id, type, fields or payload break a rule that the message names.
+	// ErrMailboxFull: messages.MaxUnread messages to the task wait and nothing has read them.
+	ErrMailboxFull = errors.New("mailbox full")
+	// ErrInvalid: a task or a message that can never be submitted or sent as it is: its id, type, fields or payload break a rule that the message names.
 	ErrInvalid = errors.New("invalid task")
 )

@@ -282,6 +282,8 @@ type TaskRecord struct {
 	Log   []LogLine    `json:"timeline,omitempty"`
 	// Queued is how many of its entries wait for its owner.
 	Queued int64 `json:"queued,omitempty"`
+	// Unread is how many messages to it no wait has taken yet.
+	Unread int64 `json:"unread,omitempty"`
 	// TTL until it is forgotten; 0 while it has not ended.
 	TTL time.Duration `json:"ttl,omitempty"`
 	// EntryID of the submission; empty when only a producer's XADD made it.
@@ -305,6 +307,8 @@ type UnitRecord struct {
 	Steps       []messages.Step `json:"-"`
 	// Due is when a RETRYING unit runs again.
 	Due time.Time `json:"due,omitzero"`
+	// Waits are what it waits for now, in the order of their names.
+	Waits []WaitRecord `json:"waiting_for,omitempty"`
 }
 
 // LogLine is a line of a task's timeline.
@@ -332,6 +336,11 @@ type StateDesk interface {
 	// *EndedError (ErrEnded): all of it had ended; that is also what a call that is repeated after a lost reply finds.
 	// ErrNoTask as for Task.
 	Cancel(ctx context.Context, c Cancellation) ([]CancelledUnit, error)
+	// Send gives a task a message. A nil error means that it is recorded. ErrAnswered: it was there before, another of its
+	// name came first, or the time of the wait for it was over. ErrEnded: the task has ended; its timeline notes the attempt.
+	// ErrMailboxFull, ErrInvalid. A message for a task that nothing is known of waits for it. After a lost reply repeat it:
+	// Mailed tells whether the message that was there is this one.
+	Send(ctx context.Context, m Mailing) (Mailed, error)
 	// Publish appends a chunk that followers see; it is not fenced and is kept for an hour after the last one (at most
 	// the newest 10,000).
 	Publish(ctx context.Context, id string, c Chunk) error

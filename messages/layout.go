@@ -9,6 +9,7 @@ package messages
 //	queued    how many entries wait in `…:task:<id>:waiting`; absent for none
 //	open      how many units have begun and not ended; absent for one, or for none when the task expires
 //	keep      ms of its time to live from when nothing waits any more; absent while anything is open or nothing waits
+//	ties      1 when something outside must hear of the end of one of its units, as an open wait must; absent before
 //	beside    1 when something stands, or once stood, in `…:long` or `…:log`
 //
 // and for each unit, with nothing before the name for the default unit and "<escaped unit>/" for another:
@@ -26,6 +27,8 @@ package messages
 //	wake      number that an inbox entry must carry to continue it
 //	ctype     content type of the result       result   the result
 //	error     text of the last failure, or why it was cancelled        reason   Reason name of a FAILED unit
+//	doubt     name of the step whose effect is unknown: a WAITING unit that only a person wakes
+//	woken     fence_at of the run that parked it, once the end of a wait has made the unit PENDING again
 //	steps     1 once the unit has a checkpoint
 //	step:<escaped name>   EncodeStep
 //
@@ -34,16 +37,26 @@ package messages
 //
 // Beside it: `…:body` (hash: escaped unit → PackFields of the entry, written when the payload leaves the PEL or
 // outlives its first beat), `…:waiting` (list of PackFields), `…:log` (list: "<ms> <what> <detail>", what left the
-// straight path), `…:live` (stream of published chunks, kept for an hour after the last). All but the last share the
-// task's time to live.
+// straight path), `…:waits`, `…:mail`, `…:live` (stream of published chunks, kept for an hour after the last). All but the
+// last share the task's time to live; the mail of a task without `ties` has one of its own.
+//
+// Open waits stand in the hash `…:task:<id>:waits`, field "<escaped unit>:<escaped wait name>", value EncodeWait; one that
+// is over has a checkpoint instead. The mail of a task, which may be there before its record, is the hash `…:task:<id>:mail`:
+//
+//	n:<escaped name>                       how many messages of that name have come
+//	m:<escaped name>:<number, from 1>      "<arrival, from 1> <content type>\n<payload>"; "-" for one that comes too late
+//	i:<escaped name>:<message id>          number of the message with that id
+//	r:<escaped name>:<number>              1 once a wait has taken the message
+//	arrivals  unread                       how many messages have come, and how many of them no wait has taken
 //
 // Of the group's own keys, `…:cancels` is a stream of the newest units that were cancelled while they ran (inc: the
 // incarnation that ran it, unit: "<escaped id>:<escaped unit>", why), which the nodes' ticks read; it expires an hour
 // after the last one. `…:index:<state>:<escaped type>` has the members "<escaped id>:<escaped unit>" with the ms of the
 // change of state as score; of the final states, `keep:<state>` in `…:meta` is the longest time in ms that a record of
-// such a unit is kept (0 for ever), after which the index forgets it. `…:due` has "r:<escaped id>:<escaped unit>" for a
-// retry, "c:<escaped id>:<escaped unit>" for a unit to be cancelled, "q:<escaped id>" for a look at what waits for a
-// task's owner.
+// such a unit is kept (0 for ever), after which the index forgets it. `…:due` says what happens when (score: Unix
+// ms): "r:<escaped id>:<escaped unit>" a retry, "w:<escaped id>:<escaped unit>:<escaped wait name>" the end of a wait's
+// time, which stands nowhere else, "c:<escaped id>:<escaped unit>" a unit to be cancelled, "q:<escaped id>" a look at what
+// waits for a task's owner.
 //
 // Schedules belong to the stream, not to a group. `{stream}:schedules` is a sorted set, escaped name → ms of the next tick,
 // +inf for none; it has no time to live. `{stream}:schedule:<escaped name>` is a hash:

@@ -2,8 +2,12 @@ package messages
 
 import _ "embed"
 
-// TaskLua is the Lua text that stands before each script of the Redis adapters: the task hash's layout in code, so
-// that the stream's scripts and the state's scripts cannot disagree about it.
-//
+// TaskLua is the Lua text that stands before each script of the Redis adapters: the task hash's layout in code, and what a
+// unit waits for, so that the stream's scripts and the state's scripts cannot disagree about them.
+var TaskLua = taskLua + "\n" + waitLua
+
 //go:embed task.lua
-var TaskLua string
+var taskLua string
+
+//go:embed wait.lua
+var waitLua string

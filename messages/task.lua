@@ -14,6 +14,7 @@ end
 
 local function now_ms() return tonumber(stamp()) end
 
+-- A part of a key, as messages.Escape makes it.
 local function escape(s)
   return (string.gsub(s, '[%%:{}]', {['%'] = '%25', [':'] = '%3A', ['{'] = '%7B', ['}'] = '%7D'}))
 end
@@ -78,7 +79,7 @@ local final = {SUCCEEDED = true, FAILED = true, CANCELLED = true}
 -- expire gives the task and all that stands beside it one time to live. ttl <= 0 keeps it (a task that has not ended).
 -- `…:live` has a time to live of its own.
 local function expire(task, ttl)
-  for _, k in ipairs({task, task .. ':long', task .. ':body', task .. ':waiting', task .. ':log'}) do
+  for _, k in ipairs({task, task .. ':long', task .. ':body', task .. ':waiting', task .. ':log', task .. ':mail'}) do
     if ttl > 0 then redis.call('PEXPIRE', k, ttl) else redis.call('PERSIST', k) end
   end
 end
@@ -106,6 +107,8 @@ local function opened(task)
   if redis.call('PTTL', task) >= 0 then
     expire(task, 0)
     redis.call('HDEL', task, 'open')
+    -- Its mail has lost its time to live; the end that is to give it one must look for it.
+    if redis.call('EXISTS', task .. ':mail') == 1 then redis.call('HSET', task, 'ties', '1') end
   else
     redis.call('HSET', task, 'open', tonumber(redis.call('HGET', task, 'open') or 1) + 1)
   end
@@ -113,6 +116,13 @@ end
 
 -- to_inbox adds an entry that Weir itself makes; flat holds the fields with their control fields.
 local function to_inbox(P, flat) return redis.call('XADD', P .. 'inbox', '*', unpack(flat)) end
+
+-- control reads a control field of an entry that Weir made.
+local function control(flat, name)
+  for i = 1, #flat, 2 do
+    if flat[i] == name then return flat[i + 1] end
+  end
+end
 
 -- with_control returns the entry's fields with the control fields of an inbox entry in front; old ones are replaced.
 local function with_control(flat, id, origin, wake)
@@ -210,44 +220,3 @@ local function saved(task, unit)
   local packed = redis.call('HGET', task .. ':body', unit)
   return packed and unpack_fields(packed)
 end
-
--- cancel_unit ends a unit as CANCELLED, whatever it was doing. It returns the state that it had, PENDING for one without a
--- record: that gets one, which Begin answers with when the entry comes. A unit that has ended is left alone; then the
--- second value is true. why and by are for people, keep is how long the record is kept, in ms. known is what is known of a
--- unit without a record: {type = …, work = … or nil, created = ms or nil}.
-local function cancel_unit(P, eid, eunit, ms, keep, why, by, known)
-  local task, member, u = P .. 'task:' .. eid, eid .. ':' .. eunit, field(eunit, '')
-  local had = redis.call('HMGET', task, u .. 'state', u .. 'run', 'fence', 'owner')
-  local state, run, owner = had[1], had[2], had[4]
-  if final[state] then return state, true end
-  local kind = known and known.type or ''
-  if state then
-    kind = get(task, u .. 'type') or kind
-  else
-    if had[3] then opened(task) end
-    redis.call('HSET', task, u .. 'created', known.created or ms)
-    if known.work then redis.call('HSET', task, u .. 'work', known.work) end
-    put(task, u .. 'type', kind)
-  end
-  redis.call('HINCRBY', task, 'fence', 1)
-  redis.call('HSET', task, u .. 'state', 'CANCELLED', u .. 'updated', ms)
-  redis.call('HDEL', task, u .. 'reason') -- of one that was condemned
-  put(task, u .. 'error', why)
-  note(task, ms, 'cancelled', why .. (by ~= '' and ' (by ' .. by .. ')' or ''))
-  index_ended(P, escape(kind), member, state, 'CANCELLED', ms, keep)
-  redis.call('ZREM', P .. 'due', 'r:' .. member)
-  redis.call('HDEL', task .. ':body', eunit)
-  redis.call('HINCRBY', P .. 'counts', 'cancelled', 1)
-  end_trial(P, run, member)
-  if state == 'RUNNING' then
-    redis.call('XADD', P .. 'cancels', 'MAXLEN', '~', 1000, '*', 'inc', incarnation(run), 'unit', member, 'why', why)
-    redis.call('PEXPIRE', P .. 'cancels', 3600000)
-  end
-  -- Another unit may be at work under the owner.
-  if not owner or state == 'RUNNING' and owner == incarnation(run) then disown(P, task) end
-  closed(task, keep)
-  return state or 'PENDING', false
-end
-
--- cancel_later lets the next tick cancel a unit: what hangs on a cancelled one may be more than a script should end.
-local function cancel_later(P, member, ms) redis.call('ZADD', P .. 'due', ms, 'c:' .. member) end

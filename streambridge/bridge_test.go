@@ -220,7 +220,10 @@ func TestMoreTicksFollowAtOnce(t *testing.T) {
 			r.orphans = append(r.orphans, r.entry("task_id", id, "type", "noop", "payload", ""))
 		}
 	})
-	r.system.Root.Send(r.bridge.reaping.pid, due{})
+	r.eventually(func() bool { // while the first tick is not quite over, another is not begun
+		r.system.Root.Send(r.bridge.reaping.pid, due{})
+		return r.bridge.Stats().Claimed > 0
+	}, "some claimed")
 	r.eventually(r.empty, "all claimed and done")
 }
 

@@ -125,7 +125,7 @@ type Tick struct {
 	// Cancelled units were cancelled while they ran on this node, since the last tick. After a pause too long for the list of
 	// them a beat tells.
 	Cancelled []Cancelled
-	// Promoted counts due retries moved to the inbox.
+	// Promoted counts units moved to the inbox: retries that were due, and waits whose time was over.
 	Promoted int
 	// Trimmed counts acknowledged entries removed from the public stream and the inbox.
 	Trimmed int64

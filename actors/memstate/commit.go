@@ -16,18 +16,34 @@ func (s *State) Commit(ctx context.Context, c actors.Commit) error {
 	if _, ok := outcomeStates[c.Outcome]; !ok {
 		return fmt.Errorf("commit: outcome %s has no state", c.Outcome)
 	}
+	waits, err := openWaits(c.Waits)
+	if err != nil {
+		return fmt.Errorf("commit: %w", err)
+	}
 	c.Error, c.Detail = clip(c.Error), clip(c.Detail)
 	return s.script(ctx, "commit", func(tx *memstream.Tx) error {
 		t, u, err := fenced(tx, c.TaskID, c.Unit, c.Fence)
 		switch {
 		case err == nil:
-			k := committer{tx: tx, c: c, task: t, unit: u}
+			k := committer{tx: tx, c: c, waits: waits, task: t, unit: u}
 			return k.commit()
 		case u != nil && u.FenceAt > 0 && u.FenceAt == c.Fence.Number && u.Run == runOf(c.Fence) && before(u, c.Outcome):
 			return nil // its reply was lost
 		}
 		return fmt.Errorf("commit %s: %w", c.Outcome, err)
 	})
+}
+
+// openWaits are the waits of a commit as its script opens them.
+func openWaits(waits []actors.Wait) (open []memstream.OpenWait, err error) {
+	for _, w := range waits {
+		stored, err := w.Stored()
+		if err != nil {
+			return nil, err
+		}
+		open = append(open, memstream.OpenWait{Name: w.Name, For: w.For, Wait: stored})
+	}
+	return open, nil
 }
 
 // outcomeStates are the states that an outcome leads to.
@@ -40,11 +56,14 @@ var outcomeStates = map[messages.Outcome]messages.State{
 	messages.Outcome_OUTCOME_INTERRUPTED: messages.State_STATE_PENDING,
 }
 
-// before reports whether a commit of that outcome left the unit in that state. FAILED instead of RETRYING is a retry whose
-// body was gone.
+// before reports whether a commit of that outcome left the unit in that state. PENDING instead of WAITING is one that was
+// woken since, FAILED instead of WAITING or RETRYING one whose body was gone.
 func before(u *memstream.Unit, o messages.Outcome) bool {
-	return u.State == outcomeStates[o] || o == messages.Outcome_OUTCOME_RETRY &&
-		u.State == messages.State_STATE_FAILED && u.Reason == messages.Reason_REASON_BODY_GONE
+	parked := o == messages.Outcome_OUTCOME_PARKED
+	return u.State == outcomeStates[o] ||
+		parked && u.State == messages.State_STATE_PENDING && u.WokenAt == u.FenceAt ||
+		(parked || o == messages.Outcome_OUTCOME_RETRY) &&
+			u.State == messages.State_STATE_FAILED && u.Reason == messages.Reason_REASON_BODY_GONE
 }
 
 func runOf(f actors.Fence) memstream.Run {
@@ -66,13 +85,20 @@ func fenced(tx *memstream.Tx, id, unit string, f actors.Fence) (*memstream.Task,
 
 // committer is one run of the script.
 type committer struct {
-	tx   *memstream.Tx
-	c    actors.Commit
-	task *memstream.Task
-	unit *memstream.Unit
+	tx    *memstream.Tx
+	c     actors.Commit
+	waits []memstream.OpenWait
+	task  *memstream.Task
+	unit  *memstream.Unit
 }
 
 func (k *committer) commit() error {
+	to := outcomeStates[k.c.Outcome]
+	if to == messages.State_STATE_WAITING || to == messages.State_STATE_RETRYING {
+		if k.tx.OpenWaits(k.task, k.unit, k.waits) && to == messages.State_STATE_WAITING {
+			return actors.ErrResume
+		}
+	}
 	k.tx.EndTrial(k.task, k.unit)
 	if k.c.Outcome == messages.Outcome_OUTCOME_RETRY || k.c.Outcome == messages.Outcome_OUTCOME_REJECTED {
 		k.charge()
@@ -80,7 +106,7 @@ func (k *committer) commit() error {
 	if k.c.Error != "" {
 		k.unit.Error = k.c.Error
 	}
-	switch outcomeStates[k.c.Outcome] {
+	switch to {
 	case messages.State_STATE_SUCCEEDED:
 		k.unit.ContentType, k.unit.Result = k.c.ContentType, append([]byte(nil), k.c.Result...)
 		k.end(messages.State_STATE_SUCCEEDED)
@@ -144,11 +170,18 @@ func (k *committer) retry() {
 	k.tx.Note(k.task, what, cut(k.c.Error))
 }
 
-// park lets the unit wait for whoever settles it. Without a body it can still be settled.
+// park lets the unit wait for what ends its wait, or for a person, who can settle it without a body too.
 func (k *committer) park() {
 	u := k.unit
+	fields, origin, ok := k.tx.BodyOrCopy(k.c.Entry, k.task.ID, u.Name)
+	if !ok && len(k.waits) > 0 && k.c.Doubt == "" {
+		u.Error = "to wait, but its body was trimmed or deleted and there is no copy"
+		k.reject(messages.Reason_REASON_BODY_GONE, u.Error)
+		return
+	}
 	u.Wake++
-	if fields, origin, ok := k.tx.BodyOrCopy(k.c.Entry, k.task.ID, u.Name); ok {
+	u.Doubt = k.c.Doubt
+	if ok {
 		k.tx.Keep(k.c.Entry, k.task.ID, u.Name, memstream.WithControl(fields, k.task.ID, origin, u.Wake), origin)
 	}
 	k.tx.Become(k.task, u, messages.State_STATE_WAITING, false)
@@ -173,6 +206,7 @@ func (k *committer) end(state messages.State) {
 	k.tx.Become(k.task, k.unit, state, k.c.Index)
 	k.tx.Count(strings.ToLower(strings.TrimPrefix(state.String(), "STATE_")), 1)
 	k.tx.Unsave(k.c.Entry, k.task.ID, k.unit.Name)
+	k.tx.Untie(k.task, k.unit)
 	k.tx.Close(k.task, k.c.TTL)
 }
 

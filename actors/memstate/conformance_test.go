@@ -4,11 +4,13 @@ import (
 	"testing"
 	"time"
 
+	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
 
 	"github.com/weir-run/weir/actors/memstate"
 	"github.com/weir-run/weir/actors/statetest"
 	"github.com/weir-run/weir/messages"
+	"github.com/weir-run/weir/streambridge"
 	"github.com/weir-run/weir/streambridge/memstream"
 )
 
@@ -160,6 +162,30 @@ func (w *world) Due(t testing.TB) map[string]time.Time {
 
 func (w *world) Promote(t testing.TB, taskID, unit string) {
 	w.script(t, func(tx *memstream.Tx) { tx.Promote(taskID, unit) })
+}
+
+func (w *world) Pass(t testing.TB, d time.Duration) {
+	w.script(t, func(tx *memstream.Tx) { tx.Hasten(d) })
+}
+
+// Turn is a tick by a node that takes nothing.
+func (w *world) Turn(t testing.TB) {
+	t.Helper()
+	s := w.server.Stream()
+	defer func() { require.NoError(t, s.Close()) }()
+	node := messages.Node{Incarnation: "00000000000000ee", Consumer: "clock", Lease: 24 * time.Hour, Beat: time.Hour, Types: []string{"none"}}
+	require.NoError(t, s.Open(t.Context(), messages.Names{Stream: w.keys.Stream, Group: w.group}.WithDefaults(), node))
+	_, err := s.Tick(t.Context(), streambridge.TickRequest{DeadTTL: time.Hour})
+	require.NoError(t, err)
+}
+
+func (w *world) Uncopy(t testing.TB, taskID, unit string) {
+	w.script(t, func(tx *memstream.Tx) { tx.Unsave(messages.Ref{}, taskID, unit) })
+}
+
+func (w *world) Standing(t testing.TB, taskID string) (found map[string]time.Duration) {
+	w.script(t, func(tx *memstream.Tx) { found = tx.Standing(taskID) })
+	return found
 }
 
 func (w *world) Dead(t testing.TB) (found []*messages.DeadLetter) {

@@ -69,7 +69,7 @@ func (s *State) Task(ctx context.Context, id string) (record *actors.TaskRecord,
 		if t == nil && len(marks) == 0 {
 			return fmt.Errorf("read task: %w", actors.ErrNoTask)
 		}
-		record = &actors.TaskRecord{ID: id}
+		record = &actors.TaskRecord{ID: id, Unread: tx.Unread(id)}
 		for _, name := range slices.Sorted(maps.Keys(marks)) {
 			record.EntryID = cmp.Or(record.EntryID, marks[name].EntryID) // that of the task itself sorts first
 			if t == nil || t.Units[name] == nil {
@@ -87,6 +87,10 @@ func (s *State) Task(ctx context.Context, id string) (record *actors.TaskRecord,
 			r := unitRecord(tx, t, u)
 			r.Created = submittedAt(r.Created, marks, u.Name)
 			r.Steps = readableSteps(u)
+			for _, name := range t.SortedWaits(u.Name) {
+				key := memstream.WaitKey{Unit: u.Name, Name: name}
+				r.Waits = append(r.Waits, actors.Record(name, *t.Waits[key], at(tx.DueWait(id, key))))
+			}
 			record.Units = append(record.Units, r)
 		}
 		for _, l := range t.Log {

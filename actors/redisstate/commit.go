@@ -40,6 +40,10 @@ func (s *State) Commit(ctx context.Context, c actors.Commit) error {
 	if !ok {
 		return fmt.Errorf("commit task %.80q: outcome %v has no state", c.TaskID, c.Outcome)
 	}
+	waits, err := packWaits(c.Waits)
+	if err != nil {
+		return fmt.Errorf("commit task %.80q: %w", c.TaskID, err)
+	}
 	args := []string{
 		b.keys.Prefix, run(c.Fence.Incarnation, c.Fence.Activation), strconv.FormatUint(c.Fence.Number, 10),
 		c.Entry.ID, number(ttlMS(c.TTL)), c.ContentType, string(c.Result),
@@ -57,6 +61,16 @@ func (s *State) Commit(ctx context.Context, c actors.Commit) error {
 		}
 		args = append(args, unitPrefix(c.Unit), state, index, c.Type, b.group, class,
 			number(max(0, c.After.Milliseconds())), clip(c.Error), reasonName(c.Reason), clip(c.Detail), number(dead.Milliseconds()))
+		parked := c.Outcome == messages.Outcome_OUTCOME_PARKED
+		if !parked {
+			c.Doubt = ""
+		}
+		if !parked && c.Outcome != messages.Outcome_OUTCOME_RETRY {
+			waits = ""
+		}
+		if waits != "" || c.Doubt != "" {
+			args = append(args, waits, c.Doubt)
+		}
 	}
 	if err := s.fenced(ctx, commitScript, []string{b.keys.Task(c.TaskID), c.Entry.Stream}, args...); err != nil {
 		return fmt.Errorf("commit %s of task %.80q: %w", state, c.TaskID, err)
@@ -64,12 +78,33 @@ func (s *State) Commit(ctx context.Context, c actors.Commit) error {
 	return nil
 }
 
-// fenced runs a script that answers 0 when the fence is old.
+// packWaits writes the waits of a commit for its script: escaped name, then "<ms or -1> <wait>", in turn.
+func packWaits(waits []actors.Wait) (string, error) {
+	var fields []messages.Pair
+	for _, w := range waits {
+		stored, err := w.Stored()
+		if err != nil {
+			return "", err
+		}
+		ms := int64(-1)
+		if w.For >= 0 {
+			ms = w.For.Milliseconds()
+		}
+		fields = append(fields, messages.Pair{
+			Name: messages.Escape(w.Name), Value: strconv.FormatInt(ms, 10) + " " + messages.EncodeWait(stored),
+		})
+	}
+	return messages.PackFields(fields), nil
+}
+
+// fenced runs a script that answers 0 when the fence is old, and 2 when there is nothing to wait for.
 func (s *State) fenced(ctx context.Context, sc *script, keys []string, args ...string) error {
 	reply, err := s.batch.do(ctx, sc, keys, args...)
 	switch {
 	case err != nil:
 		return err
+	case reply == int64(2):
+		return actors.ErrResume
 	case reply != int64(1):
 		return actors.ErrLeaseLost
 	}

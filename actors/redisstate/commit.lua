@@ -16,9 +16,12 @@
 -- ARGV[14]  ms until a retry is due
 -- ARGV[15]  error           ARGV[16]  reason        ARGV[17]  detail
 -- ARGV[18]  ms that a dead letter is kept
+-- and, where a parked unit or a retry has any:
+-- ARGV[19]  what it waits for, packed: {escaped name, "<ms or -1> <messages.EncodeWait>", …}
+-- ARGV[20]  the step that is in doubt
 --
--- Returns 1 when the outcome is written, now or by the same activation before; 0 when the fence is not the unit's
--- any more (nothing is written).
+-- Returns 1 when the outcome is written, now or by the same activation before; 2 when a parked unit need not wait (it is
+-- still RUNNING, what is over has its checkpoint); 0 when the fence is not the unit's any more (nothing is written).
 --
 -- Atomic because the outcome, the due time or the dead letter, and the end of ownership are one fact: half of it would
 -- be a retry that nobody is due to make, or an ended task whose waiting entries nobody wakes.
@@ -31,20 +34,22 @@ local task, P = KEYS[1], ARGV[1]
 local ttl, ctype, result, u, to = ARGV[5], ARGV[6], ARGV[7], ARGV[8], ARGV[9]
 local h
 if u and u ~= '' then
-	h = redis.call('HMGET', task, u .. 'state', u .. 'run', u .. 'fence_at', 'queued', 'open', 'beside', u .. 'deaths')
+	h = redis.call('HMGET', task, u .. 'state', u .. 'run', u .. 'fence_at', 'queued', 'open', 'beside', u .. 'deaths', 'ties')
 else
-	h = redis.call('HMGET', task, 'state', 'run', 'fence_at', 'queued', 'open', 'beside', 'deaths')
+	h = redis.call('HMGET', task, 'state', 'run', 'fence_at', 'queued', 'open', 'beside', 'deaths', 'ties')
 end
 if h[2] ~= ARGV[2] or h[3] ~= ARGV[3] then return 0 end
 if h[1] ~= 'RUNNING' then
-	-- Ours before: the reply was lost. FAILED instead of RETRYING is a retry whose body was gone.
+	-- Ours before: the reply was lost. PENDING instead of WAITING is one that was woken since, FAILED one whose body was gone.
 	if h[1] == (to or 'SUCCEEDED') then return 1 end
-	return to == 'RETRYING' and h[1] == 'FAILED' and redis.call('HGET', task, (u or '') .. 'reason') == 'BODY_GONE' and 1 or 0
+	if to == 'WAITING' and h[1] == 'PENDING' then return redis.call('HGET', task, u .. 'woken') == ARGV[3] and 1 or 0 end
+	return (to == 'RETRYING' or to == 'WAITING') and h[1] == 'FAILED'
+		and redis.call('HGET', task, u .. 'reason') == 'BODY_GONE' and 1 or 0
 end
 
 local at = stamp()
 
-if not u and not h[4] and not h[5] and not h[7] and #ctype <= 64 and ttl ~= '0' then
+if not u and not h[4] and not h[5] and not h[7] and not h[8] and #ctype <= 64 and ttl ~= '0' then
 	local long = #result > 64
 	if long then
 		redis.call('HSET', task, 'state', 'SUCCEEDED', 'updated', at, 'ctype', ctype, 'beside', '1')
@@ -74,6 +79,9 @@ local eid = string.sub(task, #P + 6)
 local member = eid .. ':' .. eunit
 local kind = escape(ARGV[11] or '')
 local charged, error_text, reason, detail = ARGV[13] or '', ARGV[15] or '', ARGV[16], ARGV[17]
+local waits, doubt = ARGV[19] or '', ARGV[20] or ''
+
+if waits ~= '' and open_all(P, task, eunit, waits, now) and to == 'WAITING' then return 2 end
 
 local function drop_body()
 	if redis.call('HDEL', task .. ':body', eunit) == 1 then redis.call('HDEL', P .. 'saved', KEYS[2] .. '\0' .. ARGV[4]) end
@@ -87,15 +95,17 @@ if error_text ~= '' then put(task, u .. 'error', error_text) end
 local flat
 if to == 'RETRYING' or to == 'WAITING' or to == 'FAILED' then
 	flat = body(KEYS[2], ARGV[4]) or saved(task, eunit)
-	if to == 'RETRYING' and not flat then
-		to, reason, detail = 'FAILED', 'BODY_GONE', 'to be retried, but its body was trimmed or deleted and there is no copy'
+	-- Who is in doubt waits for a person, who can do without.
+	if not flat and (to == 'RETRYING' or to == 'WAITING' and waits ~= '' and doubt == '') then
+		detail = (to == 'WAITING' and 'to wait' or 'to be retried') .. ', but its body was trimmed or deleted and there is no copy'
+		to, reason = 'FAILED', 'BODY_GONE'
 		put(task, u .. 'error', detail)
 	end
 end
 
 if to == 'RETRYING' or to == 'WAITING' then
-	-- It leaves the PEL: the copy of its fields and a new wake number are what it goes on with. A parked unit is not due;
-	-- whoever settles it wakes it, and without a body it can still be settled.
+	-- It leaves the PEL: the copy of its fields and a new wake number are what it goes on with. A parked unit is not due; what
+	-- ends its wait wakes it, or a person, who can settle it without a body too.
 	local origin = ARGV[4]
 	if flat and KEYS[2] == P .. 'inbox' then
 		for i = 1, #flat, 2 do
@@ -105,7 +115,13 @@ if to == 'RETRYING' or to == 'WAITING' then
 	local wake = redis.call('HINCRBY', task, u .. 'wake', 1)
 	if flat then redis.call('HSET', task .. ':body', eunit, pack_fields(with_control(flat, unescape(eid), origin, wake))) end
 	redis.call('HDEL', P .. 'saved', KEYS[2] .. '\0' .. ARGV[4])
-	if to == 'RETRYING' then redis.call('ZADD', P .. 'due', now + tonumber(ARGV[14]), 'r:' .. member) end
+	if to == 'RETRYING' then
+		redis.call('ZADD', P .. 'due', now + tonumber(ARGV[14]), 'r:' .. member)
+	elseif doubt ~= '' then
+		redis.call('HSET', task, u .. 'doubt', doubt)
+	else
+		redis.call('HDEL', task, u .. 'doubt')
+	end
 	index(P, kind, member, nil, to, now)
 	note(task, now, to == 'WAITING' and 'parked' or charged == 'waits' and 'waits' or 'retries', string.sub(error_text, 1, 300))
 	redis.call('HSET', task, u .. 'state', to, u .. 'updated', at)
@@ -134,6 +150,7 @@ else
 	end
 	drop_body()
 	redis.call('HINCRBY', P .. 'counts', string.lower(to), 1)
+	if h[8] or waits ~= '' then untie(P, task, eunit) end
 	closed(task, keep)
 end
 -- A node that was silent for a lease may have lost the task to one that is at another unit of it.

@@ -28,7 +28,8 @@ func (s *State) Task(ctx context.Context, id string) (*actors.TaskRecord, error)
 	tx := s.rdb.TxPipeline() // one moment: values move between the two hashes when their length changes
 	small, long := tx.HGetAll(ctx, key), tx.HGetAll(ctx, key+":long")
 	lines, ttl := tx.LRange(ctx, key+":log", 0, -1), tx.PTTL(ctx, key)
-	marker := tx.HGetAll(ctx, b.keys.Submitted(id))
+	marker, waits := tx.HGetAll(ctx, b.keys.Submitted(id)), tx.HGetAll(ctx, key+":waits")
+	mail := tx.HMGet(ctx, key+":mail", "unread")
 	if _, err := tx.Exec(ctx); err != nil {
 		return nil, fmt.Errorf("read task %.80q: %w", id, err)
 	}
@@ -74,8 +75,14 @@ func (s *State) Task(ctx context.Context, id string) (*actors.TaskRecord, error)
 	for _, line := range lines.Val() {
 		r.Log = append(r.Log, logLine(line))
 	}
+	if unread, ok := mail.Val()[0].(string); ok {
+		r.Unread, _ = strconv.ParseInt(unread, 10, 64)
+	}
 	for i := range r.Units {
 		if err := s.addDue(ctx, b, id, &r.Units[i]); err != nil {
+			return nil, err
+		}
+		if err := s.addWaits(ctx, b, id, &r.Units[i], waits.Val()); err != nil {
 			return nil, err
 		}
 	}
@@ -139,6 +146,30 @@ func (s *State) addDue(ctx context.Context, b *binding, id string, u *actors.Uni
 		return fmt.Errorf("read when task %.80q is due: %w", id, err)
 	default:
 		u.Due = time.UnixMilli(int64(at))
+	}
+	return nil
+}
+
+// addWaits says what a unit waits for. One that cannot be read is shown without what ends it.
+func (s *State) addWaits(ctx context.Context, b *binding, id string, u *actors.UnitRecord, open map[string]string) error {
+	head := messages.Escape(u.Unit) + ":"
+	var fields, members []string
+	for _, field := range slices.Sorted(maps.Keys(open)) {
+		if strings.HasPrefix(field, head) {
+			fields, members = append(fields, field), append(members, "w:"+messages.Escape(id)+":"+field)
+		}
+	}
+	if len(fields) == 0 {
+		return nil
+	}
+	at, err := s.rdb.ZMScore(ctx, b.keys.Due(), members...).Result() // 0 for one without an end
+	if err != nil {
+		return fmt.Errorf("read until when task %.80q waits: %w", id, err)
+	}
+	for i, field := range fields {
+		name := messages.Unescape(field[len(head):])
+		w, _ := messages.DecodeWait(name, open[field])
+		u.Waits = append(u.Waits, actors.Record(name, w, msTime(strconv.FormatInt(int64(at[i]), 10))))
 	}
 	return nil
 }

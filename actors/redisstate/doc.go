@@ -10,6 +10,7 @@
 //	commit.lua      ends an activation: result, retry or dead letter, in one go
 //	submit.lua      adds a task to the public stream, once
 //	steps.lua       reads a unit's checkpoints
+//	send.lua        gives a task a message
 //	publish.lua     appends a chunk for those who follow
 //	batch.lua       runs any of them for many calls
 //	schedule_*.lua  declare, look for what is due, fire, pause and remove, list: see actors.ScheduleDesk

@@ -27,6 +27,9 @@ var stepsLua string
 //go:embed submit.lua
 var submitLua string
 
+//go:embed send.lua
+var sendLua string
+
 //go:embed publish.lua
 var publishLua string
 
@@ -55,6 +58,7 @@ var (
 	cancelScript     = newScript(cancelLua, "allow-oom")
 	stepsScript      = newScript(stepsLua, "")
 	submitScript     = newScript(submitLua, "")
+	sendScript       = newScript(sendLua, "")
 	publishScript    = newScript(publishLua, "")
 
 	scheduleDeclareScript = newScript(scheduleDeclareLua, "")

@@ -1,6 +1,7 @@
 package redisstate
 
 import (
+	"cmp"
 	"strconv"
 	"strings"
 	"testing"
@@ -12,6 +13,8 @@ import (
 	"github.com/weir-run/weir/actors"
 	"github.com/weir-run/weir/actors/statetest"
 	"github.com/weir-run/weir/messages"
+	"github.com/weir-run/weir/streambridge"
+	"github.com/weir-run/weir/streambridge/redisstream"
 	"github.com/weir-run/weir/streambridge/redistest"
 )
 
@@ -230,13 +233,49 @@ func (w *world) Promote(t testing.TB, taskID, unit string) {
 	require.NoError(t, w.rdb.XAdd(t.Context(), &redis.XAddArgs{Stream: w.keys.Inbox(), Values: values}).Err())
 }
 
+func (w *world) Pass(t testing.TB, d time.Duration) {
+	t.Helper()
+	for member := range w.Due(t) {
+		require.NoError(t, w.rdb.ZIncrBy(t.Context(), w.keys.Due(), -float64(d.Milliseconds()), member).Err())
+	}
+}
+
+// Turn is a tick of the real thing, by a node that takes nothing.
+func (w *world) Turn(t testing.TB) {
+	t.Helper()
+	s := redisstream.New(w.rdb)
+	defer func() { require.NoError(t, s.Close()) }()
+	node := messages.Node{Incarnation: "00000000000000ee", Consumer: "clock", Lease: 24 * time.Hour, Beat: time.Hour, Types: []string{"none"}}
+	require.NoError(t, s.Open(t.Context(), w.names, node))
+	_, err := s.Tick(t.Context(), streambridge.TickRequest{DeadTTL: time.Hour})
+	require.NoError(t, err)
+}
+
+func (w *world) Uncopy(t testing.TB, taskID, unit string) {
+	t.Helper()
+	require.NoError(t, w.rdb.HDel(t.Context(), w.keys.Task(taskID)+":body", messages.Escape(unit)).Err())
+}
+
+func (w *world) Standing(t testing.TB, taskID string) map[string]time.Duration {
+	t.Helper()
+	found := map[string]time.Duration{}
+	for _, end := range []string{"", ":long", ":body", ":waiting", ":log", ":waits", ":mail", ":live"} {
+		ttl, err := w.rdb.PTTL(t.Context(), w.keys.Task(taskID)+end).Result()
+		require.NoError(t, err)
+		if ttl != -2 {
+			found[end] = max(ttl, 0)
+		}
+	}
+	return found
+}
+
 func (w *world) Dead(t testing.TB) []*messages.DeadLetter {
 	t.Helper()
 	got, err := w.rdb.Do(t.Context(), "XRANGE", w.keys.Dead(), "-", "+").Slice()
 	require.NoError(t, err)
 	var dead []*messages.DeadLetter
 	for _, d := range deliveries(t, w.keys.Dead(), got) {
-		n, err := strconv.ParseInt(d.Field("deliveries"), 10, 64)
+		n, err := strconv.ParseInt(cmp.Or(d.Field("deliveries"), "0"), 10, 64)
 		require.NoError(t, err)
 		l := &messages.DeadLetter{
 			Id: d.Ref.ID, Reason: reasonFrom(d.Field("reason")), Detail: d.Field("detail"),

@@ -58,12 +58,21 @@ type World interface {
 	// Wipe empties the group and the stream, as FLUSHALL does.
 	Wipe(t testing.TB)
 
-	// Due lists what happens at a time: "r:<escaped id>:<escaped unit>" for a retry, "q:<escaped id>" for the check of a
-	// waiting list.
+	// Due lists what happens at a time: "r:<escaped id>:<escaped unit>" for a retry, "w:<escaped id>:<escaped unit>:<escaped
+	// name>" for the end of a wait's time, "q:<escaped id>" for the check of a waiting list.
 	Due(t testing.TB) map[string]time.Time
 	// Promote moves a RETRYING unit's copied entry to the inbox with its control fields, whether it is due or not, as the
 	// tick does: the unit stays RETRYING.
 	Promote(t testing.TB, taskID, unit string)
+	// Pass makes d pass for all that is due at a time, and for nothing else.
+	Pass(t testing.TB, d time.Duration)
+	// Turn is one turn of a node's clock, as its tick makes it: due retries go to the inbox, waits whose time is over end.
+	Turn(t testing.TB)
+	// Uncopy removes the copy of a unit's entry, as nobody should.
+	Uncopy(t testing.TB, taskID, unit string)
+	// Standing lists what stands of a task, by what its key ends with (messages/layout.go: "" for the record, ":mail",
+	// ":waits", …), with its time to live; 0 for what has none. A store in memory lists the record, the mail and the waits.
+	Standing(t testing.TB, taskID string) map[string]time.Duration
 	// Dead lists the dead letters, oldest first.
 	Dead(t testing.TB) []*messages.DeadLetter
 	// Index lists the members of the index of a state and type: "<escaped id>:<escaped unit>".

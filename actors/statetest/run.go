@@ -15,6 +15,8 @@ func Run(t *testing.T, fresh func(t *testing.T) Fixture) {
 		{"Commit", commitCases},
 		{"Fence", fenceCases},
 		{"Cancel", cancelCases},
+		{"Wait", waitCases},
+		{"Mail", mailCases},
 		{"Desk", deskCases},
 		{"Identity", identityCases},
 		{"Schedule", scheduleCases},

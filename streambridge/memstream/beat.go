@@ -130,7 +130,8 @@ func (w *world) gone(ref messages.Ref, known *unitKey, now int64) (buried bool) 
 	}
 	t := w.task(known.task)
 	u := t.unit(known.unit)
-	if _, due := w.due["r:"+member(known.task, known.unit)]; due || u != nil && Ended(u.State) {
+	_, due := w.due["r:"+member(known.task, known.unit)]
+	if due || u != nil && (Ended(u.State) || u.State == messages.State_STATE_WAITING) {
 		return false // committed already: only the acknowledgement is missing
 	}
 	c := w.copies[*known]

@@ -68,6 +68,7 @@ func (w *world) fail(b streambridge.Burial, now int64, ttl time.Duration) {
 	if free { // else somebody is at another unit
 		w.disown(t, now)
 	}
+	w.untie(t, u)
 	w.close(t, now, ttl)
 }
 
@@ -86,6 +87,7 @@ func (w *world) close(t *Task, now int64, ttl time.Duration) {
 	case ttl > 0 && len(t.Waiting) > 0:
 		t.keep = ttl
 	default:
+		w.keepMail(t.ID)
 		w.expire(t, now, ttl)
 	}
 }

@@ -142,6 +142,18 @@ func (f *fixture) Retry(taskID, unit string, d time.Duration, fields []messages.
 	})
 }
 
+func (f *fixture) Park(taskID, unit, wait string, d time.Duration, fields []messages.Pair) {
+	f.script(func(tx *Tx) {
+		t, u := unitOf(tx, taskID, unit)
+		u.Type = "t"
+		u.Wake++
+		tx.Keep(messages.Ref{}, taskID, unit, fields, control(fields, messages.ControlOrigin))
+		tx.OpenWaits(t, u, []OpenWait{{Name: wait, For: d, Wait: messages.Wait{Kind: messages.WaitTimer}}})
+		tx.Become(t, u, messages.State_STATE_WAITING, false)
+		t.Owner = ""
+	})
+}
+
 func (f *fixture) Queue(taskID string, fields []messages.Pair) {
 	f.script(func(tx *Tx) {
 		t := tx.MakeTask(taskID)
@@ -158,6 +170,10 @@ func (f *fixture) CancelLater(taskID, unit string) {
 	f.script(func(tx *Tx) { tx.w.due["c:"+member(taskID, unit)] = tx.NowMS })
 }
 
+func (f *fixture) Forget(taskID string) {
+	f.script(func(tx *Tx) { tx.w.forget(tx.Task(taskID)) })
+}
+
 func (f *fixture) Unit(taskID, unit string) (found streamtest.Unit) {
 	f.script(func(tx *Tx) {
 		t := tx.Task(taskID)
@@ -168,6 +184,7 @@ func (f *fixture) Unit(taskID, unit string) (found streamtest.Unit) {
 		found.Copied = tx.Copied(taskID, unit)
 		if u := t.Units[unit]; u != nil {
 			found.State, found.Interruptions, found.Deaths, found.Failures = u.State, u.Interruptions, u.Deaths, u.Failures
+			found.Waits, found.Steps = t.SortedWaits(unit), sortedKeys(u.Steps)
 			if u.Reason != 0 {
 				found.Reason = strings.TrimPrefix(u.Reason.String(), "REASON_")
 			}

@@ -83,9 +83,31 @@ func (tx *Tx) SetLive(incarnation string, d time.Duration) {
 // SetCalm makes every owner and consumer count as alive until then, Unix ms.
 func (tx *Tx) SetCalm(untilMS int64) { tx.w.calmUntil = untilMS }
 
-// DueSet is what happens at a time, Unix ms: "r:<escaped id>:<escaped unit>" for a retry, "q:<escaped id>" for the check of
-// a waiting list.
+// DueSet is what happens at a time, Unix ms; messages/layout.go has the members.
 func (tx *Tx) DueSet() map[string]int64 { return maps.Clone(tx.w.due) }
+
+// Hasten makes d pass for all that is due at a time, and for nothing else.
+func (tx *Tx) Hasten(d time.Duration) {
+	for m := range tx.w.due {
+		tx.w.due[m] -= d.Milliseconds()
+	}
+}
+
+// Standing lists what stands of a task, with its time to live; 0 for what has none: "" for its record, ":mail", ":waits".
+func (tx *Tx) Standing(id string) map[string]time.Duration {
+	left := func(untilMS int64) time.Duration { return time.Duration(max(untilMS-tx.NowMS, 0)) * time.Millisecond }
+	found := map[string]time.Duration{}
+	if m := tx.w.mail[id]; m != nil {
+		found[":mail"] = left(m.untilMS)
+	}
+	if t := tx.w.task(id); t != nil {
+		found[""] = left(t.UntilMS)
+		if len(t.Waits) > 0 {
+			found[":waits"] = left(t.UntilMS)
+		}
+	}
+	return found
+}
 
 // Promote moves the copy of a RETRYING unit's entry to the inbox now, as a tick does when it is due.
 func (tx *Tx) Promote(task, unit string) {

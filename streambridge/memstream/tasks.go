@@ -16,6 +16,10 @@ type Task struct {
 	Waiting [][]messages.Pair
 	Units   map[string]*Unit
 	Log     []Line
+	// Ties says that something outside must hear of the end of one of its units, as an open wait must.
+	Ties bool
+	// Waits are what its units wait for now.
+	Waits map[WaitKey]*messages.Wait
 	// UntilMS is when it is forgotten; 0 while it has not ended or entries wait with it.
 	UntilMS int64
 	// keep is the time to live that it gets when nothing waits any more.
@@ -37,6 +41,8 @@ type Unit struct {
 
 	RanMS       int64 // how long it had run when its node died last
 	Wake        uint64
+	WokenAt     uint64 // FenceAt of the run that parked it, once the end of a wait has made it PENDING again
+	Doubt       string // the step whose effect is unknown: only a person wakes it
 	ContentType string
 	Result      []byte
 	Error       string
@@ -105,9 +111,14 @@ func (t *Task) note(now int64, what, detail string) {
 // expire gives the task and all that stands beside it one time to live; ttl ≤ 0 keeps it.
 func (w *world) expire(t *Task, now int64, ttl time.Duration) {
 	if ttl <= 0 {
+		if t.UntilMS > 0 && w.mail[t.ID] != nil { // the end that is to give its mail a time to live again must look for it
+			t.Ties = true
+			w.keepMail(t.ID)
+		}
 		t.UntilMS = 0
 		return
 	}
+	w.expireMail(t.ID, now, ttl)
 	t.UntilMS = now + max(ttl.Milliseconds(), 1)
 	w.data.expiry.at(t.UntilMS, func(now int64) int64 {
 		if due(t.UntilMS, now) && w.tasks[t.ID] == t {

@@ -149,17 +149,23 @@ func (w *world) handOut(stream string, id entryID, to string, more, now int64, t
 	return &e
 }
 
-// promoteDue moves due retries to the inbox, and looks after the lists of entries that wait for a dead owner.
+// promoteDue moves due retries to the inbox, ends waits whose time is over, and looks after the lists of entries that wait for a dead owner.
 func (w *world) promoteDue(now int64, t *streambridge.Tick) {
 	members, more := w.nextDue(now, perTick)
 	t.More = t.More || more
 	for _, m := range members {
-		delete(w.due, m)
 		kind, rest, _ := strings.Cut(m, ":")
+		if kind != "w" { // whose time stands nowhere else
+			delete(w.due, m)
+		}
 		switch kind {
 		case "r":
 			task, unit, _ := strings.Cut(rest, ":")
 			if w.promote(messages.Unescape(task), messages.Unescape(unit), now) {
+				t.Promoted++
+			}
+		case "w":
+			if w.ripen(m, rest, now) {
 				t.Promoted++
 			}
 		case "q":
@@ -168,6 +174,16 @@ func (w *world) promoteDue(now int64, t *streambridge.Tick) {
 			w.cancelDue(rest, now)
 		}
 	}
+}
+
+// ripen ends the time of a wait and lets its unit go on. It reports whether that one does.
+func (w *world) ripen(member, rest string, now int64) bool {
+	id, rest, _ := strings.Cut(rest, ":")
+	unit, name, _ := strings.Cut(rest, ":")
+	key := WaitKey{messages.Unescape(unit), messages.Unescape(name)}
+	defer delete(w.due, member)
+	t := w.task(messages.Unescape(id))
+	return t != nil && w.lookAt(t, key, now) && w.wakeUnit(t, key.Unit, now)
 }
 
 // promote puts the copy of a RETRYING unit's entry into the inbox, under the unit's wake number. The unit stays RETRYING

@@ -32,7 +32,8 @@ type world struct {
 	tasks   map[string]*Task
 	copies  map[unitKey]*Copy
 	saved   map[messages.Ref]unitKey // entries whose fields are copied beside their task
-	due     map[string]int64         // "r:<unit>" and "q:<task>" → ms
+	due     map[string]int64         // "r:<unit>", "w:<wait>" and "q:<task>" → ms
+	mail    map[string]*Mail         // by task id
 	types   map[string]bool          // agent types with entries that wait for a node
 	index   map[indexKey]map[string]int64
 	counts  map[string]int64
@@ -78,7 +79,7 @@ func (d *data) world(keys messages.Keys, group string) *world {
 		w = &world{
 			keys: keys, group: group, data: d, lease: defaultLease, deadTTL: defaultDeadTTL,
 			claims: map[string]*claimed{}, alive: map[string]int64{}, lives: map[string]*Life{},
-			tasks: map[string]*Task{}, saved: map[messages.Ref]unitKey{}, copies: map[unitKey]*Copy{}, due: map[string]int64{}, types: map[string]bool{},
+			tasks: map[string]*Task{}, saved: map[messages.Ref]unitKey{}, copies: map[unitKey]*Copy{}, due: map[string]int64{}, mail: map[string]*Mail{}, types: map[string]bool{},
 			index: map[indexKey]map[string]int64{}, counts: map[string]int64{},
 			feeds: map[string]*Feed{}, settled: map[string]streambridge.Settlement{},
 		}

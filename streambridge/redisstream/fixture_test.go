@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"strconv"
+	"strings"
 	"testing"
 	"time"
 
@@ -234,6 +235,25 @@ func (f *fixture) Retry(taskID, unit string, d time.Duration, fields []messages.
 	require.NoError(f.t, f.rdb.SAdd(ctx, f.keys.Prefix+"index:kinds", "t").Err())
 }
 
+func (f *fixture) Park(taskID, unit, wait string, d time.Duration, fields []messages.Pair) {
+	f.t.Helper()
+	task := f.keys.Task(taskID)
+	require.NoError(f.t, f.rdb.HIncrBy(ctx, task, unitField(unit, "wake"), 1).Err())
+	f.set(taskID, unit, "state", "WAITING", "type", "t")
+	require.NoError(f.t, f.rdb.HSet(ctx, task, "ties", 1).Err())
+	require.NoError(f.t, f.rdb.HDel(ctx, task, "owner").Err())
+	require.NoError(f.t, f.rdb.HSet(ctx, task+":body", messages.Escape(unit), messages.PackFields(fields)).Err())
+	field := messages.Escape(unit) + ":" + messages.Escape(wait)
+	open := messages.EncodeWait(messages.Wait{Kind: messages.WaitTimer, SinceMS: f.now()})
+	require.NoError(f.t, f.rdb.HSet(ctx, task+":waits", field, open).Err())
+	if d >= 0 {
+		at := f.now() + d.Milliseconds()
+		require.NoError(f.t, f.rdb.ZAdd(ctx, f.keys.Due(), redis.Z{Score: float64(at), Member: "w:" + messages.Escape(taskID) + ":" + field}).Err())
+	}
+	require.NoError(f.t, f.rdb.ZAdd(ctx, f.keys.Index("WAITING", "t"), redis.Z{Score: float64(f.now()), Member: member(taskID, unit)}).Err())
+	require.NoError(f.t, f.rdb.SAdd(ctx, f.keys.Prefix+"index:kinds", "t").Err())
+}
+
 func (f *fixture) Queue(taskID string, fields []messages.Pair) {
 	f.t.Helper()
 	task := f.keys.Task(taskID)
@@ -260,6 +280,12 @@ func (f *fixture) lua(call string, args ...any) {
 	require.NoError(f.t, f.rdb.Eval(ctx, messages.TaskLua+call+" return 1", []string{f.keys.Stream}, args...).Err())
 }
 
+func (f *fixture) Forget(taskID string) {
+	f.t.Helper()
+	task := f.keys.Task(taskID)
+	require.NoError(f.t, f.rdb.Del(ctx, task, task+":long", task+":body", task+":waits", task+":log", task+":mail").Err())
+}
+
 func (f *fixture) Unit(taskID, unit string) streamtest.Unit {
 	f.t.Helper()
 	task := f.keys.Task(taskID)
@@ -274,6 +300,16 @@ func (f *fixture) Unit(taskID, unit string) streamtest.Unit {
 		Owner: h["owner"], Fence: uint64(number("fence")), Waiting: int(waiting), Copied: copied,
 		Interruptions: number(unitField(unit, "interruptions")), Deaths: number(unitField(unit, "deaths")),
 		Failures: number(unitField(unit, "failures")), Reason: h[unitField(unit, "reason")],
+	}
+	for _, name := range f.rdb.HKeys(ctx, task+":waits").Val() {
+		if rest, ok := strings.CutPrefix(name, messages.Escape(unit)+":"); ok {
+			u.Waits = append(u.Waits, messages.Unescape(rest))
+		}
+	}
+	for name := range h {
+		if rest, ok := strings.CutPrefix(name, unitField(unit, "step:")); ok {
+			u.Steps = append(u.Steps, messages.Unescape(rest))
+		}
 	}
 	if s := h[unitField(unit, "state")]; s != "" {
 		v, ok := messages.State_value["STATE_"+s]

@@ -105,42 +105,6 @@ local function bodies(key, lowest)
   return function(id) return body(key, id) ~= nil end
 end
 
--- control reads a control field of an entry that Weir made.
-local function control(flat, name)
-  for i = 1, #flat, 2 do
-    if flat[i] == name then return flat[i + 1] end
-  end
-end
-
--- fail ends a unit that has not ended: FAILED, its fence raised so that whoever runs it is refused, its slots given
--- up, what waits for the task let through: unless somebody is at another unit of it. name is
--- "<escaped id>:<escaped unit>".
-local function fail(P, name, agent_type, ms, reason, detail, keep)
-  local eid, eunit = string.match(name, '^([^:]*):(.*)$')
-  local task = P .. 'task:' .. eid
-  local had = redis.call('HMGET', task, field(eunit, 'state'), field(eunit, 'type'), field(eunit, 'run'), 'fence',
-    'owner')
-  local state, run, owner = had[1], had[3], had[5]
-  if final[state] then return end
-  agent_type = had[2] or agent_type
-  if not state then
-    if had[4] then opened(task) end
-    redis.call('HSET', task, field(eunit, 'created'), ms)
-    put(task, field(eunit, 'type'), agent_type)
-  end
-  redis.call('HINCRBY', task, 'fence', 1)
-  redis.call('HSET', task, field(eunit, 'state'), 'FAILED', field(eunit, 'updated'), ms, field(eunit, 'reason'), reason)
-  put(task, field(eunit, 'error'), detail)
-  index_ended(P, escape(agent_type), name, state, 'FAILED', ms, keep)
-  redis.call('ZREM', P .. 'due', 'r:' .. name)
-  end_trial(P, run, name)
-  redis.call('HINCRBY', P .. 'counts', 'failed', 1)
-  redis.call('HDEL', task .. ':body', eunit)
-  note(task, ms, 'failed', reason .. ' ' .. detail)
-  if not owner or state == 'RUNNING' and owner == incarnation(run) then disown(P, task) end
-  closed(task, keep)
-end
-
 -- gone settles an entry that is pending and has no body any more, because somebody trimmed or deleted it: rebuilt into
 -- the inbox from the copy beside its task, else a dead letter that says so. name may be nil: then only an entry that a
 -- heartbeat has saved is known. It returns false when a dead letter was made.
@@ -152,8 +116,8 @@ local function gone(P, key, group, id, deliveries, name, ms, keep)
     eid, eunit = string.match(name, '^([^:]*):(.*)$')
     task = P .. 'task:' .. eid
     -- Committed already: only the acknowledgement is missing.
-    waits = final[redis.call('HGET', task, field(eunit, 'state'))]
-      or redis.call('ZSCORE', P .. 'due', 'r:' .. name)
+    local state = redis.call('HGET', task, field(eunit, 'state'))
+    waits = final[state] or state == 'WAITING' or redis.call('ZSCORE', P .. 'due', 'r:' .. name)
     copy = not waits and saved(task, eunit)
   end
   if copy then

@@ -150,6 +150,11 @@ for _, member in ipairs(ripe) do
       cancel_unit(P, eid, eunit, ms, keep, 'its parent was cancelled', '')
     end
     redis.call('ZREM', due, member)
+  elseif what == 'w' then
+    local eid, eunit, ename = string.match(rest, '^([^:]*):([^:]*):(.*)$')
+    local task = P .. 'task:' .. eid
+    if look_at(P, task, eunit, ename, ms) and wake(P, task, eunit, ms, keep) then promoted = promoted + 1 end
+    redis.call('ZREM', due, member)
   elseif what == 'q' then
     local task = P .. 'task:' .. rest
     local had = redis.call('HMGET', task, 'owner', 'queued')

@@ -128,6 +128,39 @@ var beatTests = []test{
 		require.Empty(w, w.Pending(w.public()))
 		require.Equal(w, messages.State_STATE_SUCCEEDED, w.Unit("t1", "").State)
 	}},
+	{"a body that went after its unit parked does not wake it", func(w *world) {
+		w.add(2)
+		n := w.open("a")
+		held := n.hold(2)
+		for i, id := range []string{"t1", "t2"} {
+			w.Begin(n.Node, id, "")
+			w.Park(id, "", "nap", Lease, task(id))
+			w.Delete(held[i].Ref)
+		}
+		require.Equal(w, refsOf(held), n.beat(held...).Gone)
+		require.Empty(w, n.letters())
+		require.Empty(w, w.Pending(w.public()))
+		require.Zero(w, w.Len(w.Inbox()))
+		require.Equal(w, messages.State_STATE_WAITING, w.Unit("t1", "").State)
+	}},
+	{"a beat and a release leave alone what waits", func(w *world) {
+		w.add(1)
+		n, b := w.open("a"), w.open("b")
+		held := n.hold(1)
+		w.Begin(n.Node, "t1", "")
+		w.Park("t1", "", "nap", Lease, task("t1"))
+		beat := n.beat(held...)
+		require.Empty(w, beat.Saved)
+		require.Empty(w, beat.Lost)
+		_, err := n.Release(w.ctx(), held)
+		require.NoError(w, err)
+		u := w.Unit("t1", "")
+		require.Equal(w, messages.State_STATE_WAITING, u.State)
+		require.Equal(w, []string{"nap"}, u.Waits)
+		require.Zero(w, u.Interruptions)
+		w.Pass(Lease)
+		require.Equal(w, 1, b.tick(10).Promoted)
+	}},
 	{"a beat tells who was cancelled", func(w *world) {
 		w.add(2)
 		n := w.open("a")

@@ -69,6 +69,28 @@ var deskTests = []test{
 		require.Equal(w, "1", value(got[0], messages.ControlWake))
 		require.Equal(w, "work of x", value(got[0], "payload"))
 	}},
+	{"retry keeps what its waits came to; the open ones are gone with the failure", func(w *world) {
+		w.Add(task("x")...)
+		n := w.open("a")
+		held := n.hold(1)
+		w.Park("x", "", "nap", 0, task("x"))
+		w.Park("x", "", "open", Lease, task("x"))
+		w.Begin(n.Node, "x", "")
+		w.Pass(time.Millisecond)
+		n.tick(0)
+		require.NoError(w, n.Bury(w.ctx(), []streambridge.Burial{
+			{Ref: held[0].Ref, Reason: messages.Reason_REASON_REJECTED, Detail: "detail", TaskID: "x", Type: "t", Fail: true},
+		}))
+		u := w.Unit("x", "")
+		require.Empty(w, u.Waits)
+		require.Equal(w, []string{"nap"}, u.Steps)
+		st, err := n.Status(w.ctx())
+		require.NoError(w, err)
+		require.Zero(w, st.Due)
+		require.NoError(w, n.Settle(w.ctx(), n.letters()[0].GetId(), streambridge.Retry))
+		require.Equal(w, []string{"nap"}, w.Unit("x", "").Steps)
+		require.Equal(w, messages.State_STATE_PENDING, w.Unit("x", "").State)
+	}},
 	{"retry of an id conflict does not touch the other's work", func(w *world) {
 		n := w.open("a")
 		id := n.bury("x", messages.Reason_REASON_ID_CONFLICT, false)

@@ -63,6 +63,9 @@ type Fixture interface {
 	// Retry records what a state store's Commit with OUTCOME_RETRY does: RETRYING, wake + 1, nobody owns the task, the
 	// fields copied beside it, due after d.
 	Retry(taskID, unit string, d time.Duration, fields []messages.Pair)
+	// Park records what a state store's Commit with OUTCOME_PARKED does: WAITING, wake + 1, nobody owns the task, the fields
+	// copied beside it, and an open wait: a timer that ends after d, or without an end where d is negative.
+	Park(taskID, unit, wait string, d time.Duration, fields []messages.Pair)
 	// Queue puts fields on the waiting list of a task that somebody else owns, with the check in the due set a lease from
 	// now, as a state store's Begin does.
 	Queue(taskID string, fields []messages.Pair)
@@ -70,6 +73,8 @@ type Fixture interface {
 	Cancel(taskID, unit, reason string)
 	// CancelLater makes the unit's cancellation due now, as the end of its parent does.
 	CancelLater(taskID, unit string)
+	// Forget removes all that is recorded of a task, as a foreigner's DEL does; the due set stays.
+	Forget(taskID string)
 	// Unit reads what is recorded of a unit.
 	Unit(taskID, unit string) Unit
 }
@@ -89,9 +94,11 @@ type Unit struct {
 	Interruptions int64
 	Deaths        int64
 	Failures      int64
-	Reason        string // Reason name of a FAILED unit
-	Waiting       int    // entries on the task's waiting list
-	Copied        bool   // a copy of the entry's fields stands beside the task
+	Reason        string   // Reason name of a FAILED unit
+	Waiting       int      // entries on the task's waiting list
+	Waits         []string // names of its open waits
+	Steps         []string // names of its checkpoints
+	Copied        bool     // a copy of the entry's fields stands beside the task
 }
 
 // Lease is the lease of every node that the suite opens. It is long, so that a slow machine changes nothing: time

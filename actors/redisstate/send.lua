@@ -1,0 +1,17 @@
+-- send.lua: give a task a message.
+--
+-- KEYS[1]  the task's hash
+-- ARGV[1]  P, the group's key prefix
+-- ARGV[2]  escaped name of the message    ARGV[3]  its escaped id, "" for none
+-- ARGV[4]  content type                   ARGV[5]  payload
+-- ARGV[6]  ms that it is kept for a task that has waited for nothing
+-- ARGV[7]  how many messages that nobody has read a task may have
+-- ARGV[8]  ms that a dead letter is kept
+--
+-- Returns {what, number}: 1 taken, 2 taken before, 3 another was first or its time is over, 4 the task has ended, 5 full.
+--
+-- Atomic because a message, the end of a wait's time and the parking of its unit race: between the look at the wait and
+-- the record of the message the unit could park, and nobody would wake it. Repeated, the message is known; one without an
+-- id by its content.
+-- include task.lua
+return send(ARGV[1], KEYS[1], ARGV[2], ARGV[3], ARGV[4], ARGV[5], tonumber(ARGV[6]), tonumber(ARGV[7]), now_ms(), tonumber(ARGV[8]))
