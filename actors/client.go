@@ -84,6 +84,7 @@ const (
 // close: the state is the caller's.
 type Client struct {
 	desk       StateDesk
+	ops        StateOps
 	names      Names
 	maxPayload int
 	maxLen     int64
@@ -102,7 +103,7 @@ func NewClient(state State, names Names, opts ...ClientOption) (*Client, error) 
 	if err := state.Bind(names); err != nil {
 		return nil, fmt.Errorf("new client: %w", err)
 	}
-	c := &Client{desk: state, names: names, maxPayload: defaultMaxPayload, maxLen: defaultMaxLen, ttl: defaultRemember}
+	c := &Client{desk: state, ops: state, names: names, maxPayload: defaultMaxPayload, maxLen: defaultMaxLen, ttl: defaultRemember}
 	for _, o := range opts {
 		if err := o(c); err != nil {
 			return nil, fmt.Errorf("new client: %w", err)

@@ -352,4 +352,5 @@ type StateDesk interface {
 type State interface {
 	StateStore
 	StateDesk
+	StateOps
 }

@@ -52,6 +52,7 @@ func TestMemoryAnswersAsRedisDoes(t *testing.T) {
 				func(s *side) any { return s.status() },
 				func(s *side) any { _, shown := s.letters(); return shown },
 				func(s *side) any { return []string{s.record("a"), s.record("b{}:"), s.record("c")} },
+				func(s *side) any { return s.lists() },
 			} {
 				got := look(sides[0])
 				require.Equal(t, look(sides[1]), got, "after %s", m.name)

@@ -239,6 +239,36 @@ func (s *side) record(id string) string {
 	return fmt.Sprintf("%s %+v", entry, *r)
 }
 
+// lists are the tasks by state, read in small pages. Those of an index are sorted: two changes may fall into one millisecond.
+func (s *side) lists() (all []string) {
+	for _, q := range []actors.TaskQuery{
+		{Limit: 2},
+		{Type: "x"},
+		{State: messages.State_STATE_RUNNING, Limit: 1},
+		{State: messages.State_STATE_PENDING, Limit: 2},
+		{State: messages.State_STATE_PENDING, Type: "y"},
+	} {
+		var found []string
+		for more := true; more; more = q.After != "" {
+			page, err := s.nodes[0].state.Tasks(context.Background(), q)
+			require.NoError(s.t, err)
+			for _, t := range page.Tasks {
+				entry := ""
+				if t.Entry.ID != "" {
+					entry = s.ref(t.Entry)
+				}
+				found = append(found, fmt.Sprint(t.ID, " ", t.Unit.Unit, " ", t.Unit.Type, " ", t.Unit.State, " ", t.Unit.Ledger, " ", entry, " ", t.Consumer, " ", t.Deliveries))
+			}
+			q.After = page.Next
+		}
+		if q.State == 0 {
+			slices.Sort(found)
+		}
+		all = append(all, fmt.Sprintf("%q", found))
+	}
+	return all
+}
+
 func (s *side) status() string {
 	st, err := s.nodes[0].stream.Status(context.Background())
 	require.NoError(s.t, err)

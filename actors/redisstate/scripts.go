@@ -21,6 +21,9 @@ var commitLua string
 //go:embed cancel.lua
 var cancelLua string
 
+//go:embed entries.lua
+var entriesLua string
+
 //go:embed steps.lua
 var stepsLua string
 
@@ -56,6 +59,7 @@ var (
 	checkpointScript = newScript(checkpointLua, "allow-oom")
 	commitScript     = newScript(commitLua, "allow-oom")
 	cancelScript     = newScript(cancelLua, "allow-oom")
+	entriesScript    = newScript(entriesLua, "")
 	stepsScript      = newScript(stepsLua, "")
 	submitScript     = newScript(submitLua, "")
 	sendScript       = newScript(sendLua, "")

@@ -18,6 +18,7 @@ func Run(t *testing.T, fresh func(t *testing.T) Fixture) {
 		{"Wait", waitCases},
 		{"Mail", mailCases},
 		{"Desk", deskCases},
+		{"List", listCases},
 		{"Identity", identityCases},
 		{"Schedule", scheduleCases},
 	} {

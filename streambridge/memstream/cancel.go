@@ -1,7 +1,6 @@
 package memstream
 
 import (
-	"strings"
 	"time"
 
 	"github.com/weir-run/weir/messages"
@@ -65,8 +64,7 @@ func (w *world) cancel(id, unit string, now int64, ttl time.Duration, why, by st
 
 // cancelDue ends what hung on a unit that was cancelled.
 func (w *world) cancelDue(rest string, now int64) {
-	task, unit, _ := strings.Cut(rest, ":")
-	task, unit = messages.Unescape(task), messages.Unescape(unit)
+	task, unit := unitOfMember(rest)
 	if w.task(task).unit(unit) != nil {
 		w.cancel(task, unit, now, w.deadTTL, parentCancelled, "", Known{})
 	}

@@ -2,6 +2,7 @@ package memstream
 
 import (
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/weir-run/weir/messages"
@@ -78,6 +79,11 @@ func Ended(s messages.State) bool {
 
 // member names a unit in the due set, the indexes and a node's trial.
 func member(task, unit string) string { return messages.Escape(task) + ":" + messages.Escape(unit) }
+
+func unitOfMember(m string) (task, unit string) {
+	task, unit, _ = strings.Cut(m, ":")
+	return messages.Unescape(task), messages.Unescape(unit)
+}
 
 // task returns the record, or nil.
 func (w *world) task(id string) *Task { return w.tasks[id] }
