@@ -26,6 +26,8 @@ type desk struct {
 	submitErr    func() error
 	unit         func() (*actors.UnitRecord, error)
 	follow       func(after string) ([]actors.Chunk, error)
+	mail         []actors.Mailing
+	sent         func(actors.Mailing) (actors.Mailed, error)
 }
 
 func (d *desk) Bind(n actors.Names) error { d.names = n; return d.bindErr }
