@@ -14,27 +14,17 @@ import (
 func (e *effect) once() (stored, error) {
 	e.try++
 	e.began = time.Now()
-	ctx, cancel := e.act.ctx, context.CancelFunc(func() {})
-	if d := e.opts.timeout; d > 0 {
-		ctx, cancel = context.WithTimeoutCause(ctx, d, e.late(nil))
-	}
-	defer cancel()
-	s := newStepContext(ctx, e.act, e.name, e.tries+1, e.try)
 	if e.unknown {
-		switch {
-		case e.opts.verify != nil:
-			out, found, err := e.find(s)
-			if err != nil || found {
-				return out, err
-			}
-			e.unknown, e.open = false, 0
-			if latched := e.over(); latched != nil {
-				return stored{}, latched
-			}
-		case e.opts.unrepeatable:
-			return stored{}, e.doubt("its process died, or lost the lease, while it ran")
+		if out, found, err := e.resolve(); err != nil || found {
+			return out, err
 		}
 	}
+	if err := e.take(); err != nil {
+		return stored{}, err
+	}
+	e.began = time.Now()
+	s, cancel := e.context()
+	defer cancel()
 	if e.keyed() && !e.intent {
 		// A repeated intent is written again only after something else was.
 		if err := e.checkpoint(messages.Step{Status: messages.StepIntent, Attempts: e.tries + 1, Value: e.since()}); err != nil {
@@ -46,6 +36,32 @@ func (e *effect) once() (stored, error) {
 	out, err := e.attempt(s)
 	e.report(s, err)
 	return out, err
+}
+
+// context is a try's.
+func (e *effect) context() (StepContext, context.CancelFunc) {
+	ctx, cancel := e.act.ctx, context.CancelFunc(func() {})
+	if d := e.opts.timeout; d > 0 {
+		ctx, cancel = context.WithTimeoutCause(ctx, d, e.late(nil))
+	}
+	return newStepContext(ctx, e.act, e.name, e.tries+1, e.try), cancel
+}
+
+// resolve finds out what became of an earlier try.
+func (e *effect) resolve() (out stored, found bool, err error) {
+	if e.opts.verify == nil {
+		if e.opts.unrepeatable {
+			err = e.doubt("its process died, or lost the lease, while it ran")
+		}
+		return out, false, err
+	}
+	s, cancel := e.context()
+	defer cancel()
+	if out, found, err = e.find(s); err != nil || found {
+		return out, found, err
+	}
+	e.unknown, e.open = false, 0
+	return out, false, e.over()
 }
 
 func (e *effect) find(s StepContext) (stored, bool, error) {
@@ -83,6 +99,14 @@ func (e *effect) failed(err error) (out stored, again bool, final error) {
 	}
 	e.unknown = e.opts.verify != nil && !undone
 	policy := e.opts.retry
+	if free && len(e.opts.quotas) > 0 {
+		e.waits++
+		e.refused = err
+		if policy == nil || !policy.late(time.Since(e.first)) {
+			return out, true, e.limited(limit.after)
+		}
+		return e.last(err)
+	}
 	if policy == nil {
 		if e.opts.unrepeatable {
 			// It did not happen: without this the intent would put the next activation in doubt.

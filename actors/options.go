@@ -25,6 +25,7 @@ type settings struct {
 	budget   Budget
 	timeout  time.Duration
 	classify func(error) error
+	buckets  []string // NeedsQuota
 }
 
 // stepSettings are a step's options.
@@ -33,6 +34,7 @@ type stepSettings struct {
 	timeout      time.Duration
 	unrepeatable bool
 	verify       *verifier
+	quotas       []Tokens
 }
 
 // verifier is Verify's function with its type erased.

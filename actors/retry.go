@@ -60,5 +60,10 @@ func (p RetryPolicy) Delay(n int, jitter float64) time.Duration {
 
 // spent says whether the failure number n (from 1) is the last, elapsed after the beginning.
 func (p RetryPolicy) spent(n int64, elapsed time.Duration) bool {
-	return n > int64(p.Max) || p.MaxElapsed > 0 && elapsed >= p.MaxElapsed
+	return n > int64(p.Max) || p.late(elapsed)
+}
+
+// late says whether the time for retries is over.
+func (p RetryPolicy) late(elapsed time.Duration) bool {
+	return p.MaxElapsed > 0 && elapsed >= p.MaxElapsed
 }

@@ -38,6 +38,11 @@ type Job struct {
 	// Logger is what Context.Log writes to, and where misuse that would go unseen is warned of, at most once a minute an
 	// agent. nil is silent.
 	Logger *slog.Logger
+	// Rates are the buckets that this node knows of, and Quotas shares them out; without it steps take what they want.
+	Rates  map[string]Rate
+	Quotas QuotaStore
+	// OnQuiet is told that a provider asked for a pause, and which bucket it closed for how long. nil is allowed.
+	OnQuiet func(bucket string, d time.Duration)
 	// OnStep is told of each attempt of a step that really ran, on the handler's goroutine or a branch's; it must not
 	// block. nil is allowed.
 	OnStep func(StepEvent)

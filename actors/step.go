@@ -69,6 +69,7 @@ type effect struct {
 	unknown bool      // an earlier try may have had its effect
 	found   bool      // the result was looked up: this try did not run
 	intent  bool      // the checkpoint is an intent now
+	refused error     // the provider asked for a pause in this activation
 	open    int       // 1 while a try that an earlier activation began is neither settled nor repeated
 }
 
@@ -119,6 +120,9 @@ func (e *effect) settle() (stored, error) {
 		return stored{}, &StepError{Step: e.name, Attempts: cp.Attempts, Err: errors.New(cp.Error), class: spentClass(cp.Value)}
 	case found && !cp.Status.OfStep():
 		return stored{}, e.act.otherKind("step", cp)
+	}
+	if err := e.define(); err != nil {
+		return stored{}, err
 	}
 	e.act.live.Store(true)
 	e.resume(cp, found)

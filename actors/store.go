@@ -353,4 +353,5 @@ type State interface {
 	StateStore
 	StateDesk
 	StateOps
+	QuotaStore
 }

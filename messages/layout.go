@@ -73,6 +73,15 @@ package messages
 //	fired vetoed missed overlapped                 counts of ticks; absent for 0
 //	passed      ms of the last tick that was passed over (of the first of several), and why
 //	moved       ms of the tick that the last fire found; by, outcome, busy: the node that did it, and what it was answered
+// Token bucket `…:quota:<escaped bucket>`, times in ms with a fraction; it and what is beside it go an hour after they
+// last mattered:
+//
+//	next    when the bucket would be empty of promises: places in the line are given out from here
+//	spent   the same of what was really taken
+//	quiet   until when a provider asked for silence
+//
+// Beside it: `…:due` (sorted set: effect → its turn), `…:taken` (sorted set: effect, NUL, number of the run → when it took,
+// for half a minute: a repeated call takes nothing).
 //
 // Inbox entries carry the producer's fields plus control fields that start with ControlPrefix. They are believed in
 // the inbox only; on the public stream they are ordinary producer fields.

@@ -141,6 +141,9 @@ func (k Keys) Consumer(name string) string { return k.Prefix + "consumer:" + Esc
 // Task is the hash of a task.
 func (k Keys) Task(id string) string { return k.Prefix + "task:" + Escape(id) }
 
+// Quota is the hash of a token bucket; `…:due` and `…:taken` stand beside it.
+func (k Keys) Quota(bucket string) string { return k.Prefix + "quota:" + Escape(bucket) }
+
 // Submitted is the marker that a task id was submitted to the stream, shared by all its groups.
 func (k Keys) Submitted(id string) string { return k.root + "submitted:" + Escape(id) }
 

@@ -34,6 +34,9 @@ type Keep struct {
 	Index bool
 }
 
+// Rate is what a provider allows; see actors.Quota.
+type Rate = actors.Rate
+
 // Config describes a runtime. Zero means the default everywhere, −1 switches off what can be switched off.
 type Config struct {
 	// Stream and State are the adapters: redisstream.New(rdb) and redisstate.New(rdb), or memstream and memstate.
@@ -64,6 +67,9 @@ type Config struct {
 	MaxResult int
 	// MaxDeliveries is how often an entry may be handed out without being begun. Default 3.
 	MaxDeliveries int64
+	// Quotas are the token buckets that steps take from (actors.Quota), by name: what all nodes of the group together may
+	// ask of a provider. Give all nodes the same. Default none.
+	Quotas map[string]Rate
 	// Restarts of crashed agent actors.
 	Restarts Restarts
 	// Grace is how long running work may go on after the runtime was told to stop. Default 30 s; −1 gives none.
@@ -125,6 +131,16 @@ func (c Config) Validate() error {
 	}
 	if err := c.Agents.Validate(); err != nil {
 		errs = append(errs, fmt.Errorf("Agents: %w", err))
+	}
+	if err := actors.ValidateQuotas(c.Quotas); err != nil {
+		errs = append(errs, fmt.Errorf("Quotas: %w", err))
+	}
+	for _, name := range c.Agents.Types() {
+		for _, bucket := range c.Agents[name].Buckets() {
+			if _, ok := c.Quotas[bucket]; !ok {
+				bad("Quotas has no %q, which agent %q needs", bucket, name)
+			}
+		}
 	}
 	if c.Beat < 10*time.Millisecond {
 		bad("Beat (%s) must be at least 10ms", c.Beat)

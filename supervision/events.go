@@ -58,6 +58,16 @@ type TaskEnded struct {
 	Ran time.Duration
 }
 
+// QuotaQuieted says that a provider answered a step of this node that there were too many calls: no node of the group takes
+// from the bucket for that long.
+type QuotaQuieted struct {
+	Bucket string
+	For    time.Duration
+}
+
+// Name of the event.
+func (QuotaQuieted) Name() string { return "quota_quieted" }
+
 // Name of the event.
 func (AgentCrashed) Name() string { return "agent_crashed" }
 

@@ -41,6 +41,10 @@ func (r *Runtime) hooks() agentactor.Hooks {
 				r.hub.publish(StepRan{e})
 			}
 		},
+		Quiet: func(bucket string, d time.Duration) {
+			r.log.Info("a provider asked for a pause: its quota is closed for the whole group", "quota", bucket, "for", d.Round(time.Millisecond))
+			r.hub.publish(QuotaQuieted{Bucket: bucket, For: d})
+		},
 		Stuck: func(delta int) { r.counts.stuckSteps.Add(int64(delta)) },
 	}
 }

@@ -209,6 +209,7 @@ func (a *activation) prepare(ctx context.Context) (crash string) {
 		Agent: agent, Handler: handler, Task: a.assign.GetTask(), Names: &a.cfg.Names, Begun: a.begun, Store: a.cfg.State, Desk: a.cfg.State,
 		Agents: a.cfg.Agents, MaxResult: a.cfg.MaxResult, MaxPayload: a.cfg.MaxPayload, Remember: a.cfg.KeepSucceeded,
 		Logger: a.cfg.Logger, OnStep: a.cfg.Hooks.Step, OnStuck: a.cfg.Hooks.Stuck,
+		Rates: a.cfg.Rates, Quotas: a.cfg.State, OnQuiet: a.cfg.Hooks.Quiet,
 	}
 	if a.resumed != nil {
 		job.OnReplay = a.resumed.replayed

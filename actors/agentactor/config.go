@@ -28,6 +28,8 @@ type Config struct {
 	KeepSucceeded, KeepFailed, KeepDead time.Duration
 	// Index lists SUCCEEDED units by state.
 	Index bool
+	// Rates are the buckets of steps with quotas; State shares them out.
+	Rates map[string]actors.Rate
 	// Logger is the one that Context.Log derives from.
 	Logger *slog.Logger
 	Hooks  Hooks
@@ -53,6 +55,8 @@ type Hooks struct {
 	Store func(err error)
 	// Step: an attempt of a step ran. nil is allowed.
 	Step func(actors.StepEvent)
+	// Quiet: a provider asked for a pause, and a bucket is closed for everybody. nil is allowed.
+	Quiet func(bucket string, d time.Duration)
 	// Stuck: a step ran on after its timeout (+1), or ended at last (−1).
 	Stuck func(delta int)
 }

@@ -88,7 +88,7 @@ func draw(t *rapid.T) move {
 	kind := rapid.SampledFrom([]string{
 		"nothing", "submit", "submit", "read", "read", "read", "begin", "begin", "begin", "begin", "begin", "begin", "begin", "begin",
 		"begin", "step", "commit", "commit", "commit", "ack", "beat", "beat", "tick", "sweep", "release", "kill", "kill", "kill", "kill", "kill",
-		"bury", "move", "settle", "remove", "trim", "lose", "cancel", "cancel",
+		"bury", "move", "settle", "remove", "trim", "lose", "cancel", "cancel", "take", "take", "quiet",
 	}).Draw(t, "kind")
 	ctx := context.Background()
 	var do func(s *side) any
@@ -183,6 +183,8 @@ func draw(t *rapid.T) move {
 			s.open(node)
 			return sweep(s, node, streambridge.TickRequest{Room: 10, StrayAfter: time.Millisecond, DeadTTL: time.Hour})
 		}
+	case "take", "quiet":
+		do = quota(t, kind, node)
 	case "bury":
 		fail := rapid.Bool().Draw(t, "fail")
 		do = of(func(s *side, m *member, h *holding) any {
@@ -240,6 +242,26 @@ func sweep(s *side, node int, req streambridge.TickRequest) any {
 	s.take(node, got.Strays)
 	return fmt.Sprint(s.entries(got.Claimed), s.entries(got.Strays), s.refs(got.Buried), got.Promoted, got.Trimmed, got.Unserved,
 		got.Orphans, got.Calm, got.Nodes, got.More, got.Cancelled, failure(err))
+}
+
+// quota takes from buckets whose tokens are minutes apart, or quiets them. The two sides do not do it at the same ms.
+func quota(t *rapid.T, kind string, node int) func(*side) any {
+	var from []actors.Tokens
+	for _, bucket := range rapid.SampledFrom([][]string{{"b"}, {"b"}, {"c:"}, {"b", "c:"}}).Draw(t, "buckets") {
+		from = append(from, actors.Tokens{
+			Bucket: bucket, N: rapid.IntRange(1, 3).Draw(t, "tokens"),
+			Rate: actors.Rate{Tokens: 6, Per: 100 * time.Hour, Burst: rapid.IntRange(0, 3).Draw(t, "burst")},
+		})
+	}
+	d := time.Duration(rapid.IntRange(1, 3).Draw(t, "hours")) * time.Hour
+	take := actors.Taking{Effect: rapid.SampledFrom([]string{"x", "y", "z"}).Draw(t, "effect"), Run: rapid.Uint64Range(1, 4).Draw(t, "run"), From: from}
+	return func(s *side) any {
+		if kind == "quiet" {
+			return failure(s.nodes[node].state.Quiet(context.Background(), from, d))
+		}
+		wait, err := s.nodes[node].state.Take(context.Background(), take)
+		return fmt.Sprint(wait.Round(10*time.Minute), failure(err))
+	}
 }
 
 func submission(t *rapid.T) actors.Submission {

@@ -70,6 +70,12 @@ func TestKeysExpire(t *testing.T) {
 		_, err = s.Cancel(ctx, actors.Cancellation{ID: id, Reason: strings.Repeat("r", 999)})
 		require.NoError(t, err)
 	}
+	from := []actors.Tokens{{Bucket: "b", N: 1, Rate: actors.Rate{Tokens: 1, Per: time.Minute}}}
+	for _, effect := range []string{"goes", "waits"} {
+		_, err = s.Take(ctx, actors.Taking{Effect: effect, Run: 1, From: from})
+		require.NoError(t, err)
+	}
+	require.NoError(t, s.Quiet(ctx, []actors.Tokens{{Bucket: "quiet", N: 1, Rate: from[0].Rate}}, time.Minute))
 	var forGood []string
 	for _, key := range w.all(t) {
 		ttl, err := srv.Client().PTTL(ctx, key).Result()

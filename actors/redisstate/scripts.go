@@ -53,6 +53,11 @@ var scheduleSetLua string
 
 //go:embed schedule_list.lua
 var scheduleListLua string
+//go:embed quota_take.lua
+var takeLua string
+
+//go:embed quota_quiet.lua
+var quietLua string
 
 var (
 	beginScript      = newScript(beginLua, "")
@@ -70,6 +75,8 @@ var (
 	scheduleFireScript    = newScript(scheduleFireLua, "")
 	scheduleSetScript     = newScript(scheduleSetLua, "")
 	scheduleListScript    = newScript(scheduleListLua, "")
+	takeScript       = newScript(takeLua, "allow-oom")
+	quietScript      = newScript(quietLua, "allow-oom")
 )
 
 // A script says with the first of these lines that it uses the functions of task.lua. batch.lua has both.

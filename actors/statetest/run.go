@@ -21,6 +21,7 @@ func Run(t *testing.T, fresh func(t *testing.T) Fixture) {
 		{"List", listCases},
 		{"Identity", identityCases},
 		{"Schedule", scheduleCases},
+		{"Quota", quotaCases},
 	} {
 		t.Run(group.name, func(t *testing.T) {
 			t.Parallel()

@@ -43,6 +43,7 @@ type world struct {
 	dead      letters
 	feeds     map[string]*Feed                   // published chunks, by task id
 	settled   map[string]streambridge.Settlement // for a minute: repeated settlements answer the same
+	quotas    map[string]*Quota
 }
 
 // claimed says which incarnation a consumer name belongs to.
@@ -81,7 +82,7 @@ func (d *data) world(keys messages.Keys, group string) *world {
 			claims: map[string]*claimed{}, alive: map[string]int64{}, lives: map[string]*Life{},
 			tasks: map[string]*Task{}, saved: map[messages.Ref]unitKey{}, copies: map[unitKey]*Copy{}, due: map[string]int64{}, mail: map[string]*Mail{}, types: map[string]bool{},
 			index: map[indexKey]map[string]int64{}, counts: map[string]int64{},
-			feeds: map[string]*Feed{}, settled: map[string]streambridge.Settlement{},
+			feeds: map[string]*Feed{}, settled: map[string]streambridge.Settlement{}, quotas: map[string]*Quota{},
 		}
 		d.worlds[keys.Prefix] = w
 	}
