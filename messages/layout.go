@@ -73,6 +73,7 @@ package messages
 //	fired vetoed missed overlapped                 counts of ticks; absent for 0
 //	passed      ms of the last tick that was passed over (of the first of several), and why
 //	moved       ms of the tick that the last fire found; by, outcome, busy: the node that did it, and what it was answered
+//
 // Token bucket `…:quota:<escaped bucket>`, times in ms with a fraction; it and what is beside it go an hour after they
 // last mattered:
 //

@@ -53,6 +53,7 @@ var scheduleSetLua string
 
 //go:embed schedule_list.lua
 var scheduleListLua string
+
 //go:embed quota_take.lua
 var takeLua string
 
@@ -75,8 +76,8 @@ var (
 	scheduleFireScript    = newScript(scheduleFireLua, "")
 	scheduleSetScript     = newScript(scheduleSetLua, "")
 	scheduleListScript    = newScript(scheduleListLua, "")
-	takeScript       = newScript(takeLua, "allow-oom")
-	quietScript      = newScript(quietLua, "allow-oom")
+	takeScript            = newScript(takeLua, "allow-oom")
+	quietScript           = newScript(quietLua, "allow-oom")
 )
 
 // A script says with the first of these lines that it uses the functions of task.lua. batch.lua has both.

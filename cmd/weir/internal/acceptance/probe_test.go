@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"net/http"
 	"os"
 	"os/signal"
 	"sync"
@@ -33,6 +34,7 @@ type probeConfig struct {
 	Redis, Stream, Group, Consumer string
 	Lease, Beat, Tick, Grace       time.Duration
 	InFlight                       int
+	Quotas                         map[string]supervision.Rate
 }
 
 // probeMessage is what a "probe" task is told.
@@ -84,8 +86,12 @@ func probeRun() error {
 	said := &tell{out: json.NewEncoder(os.Stdout)}
 	rt, err := supervision.New(supervision.Config{
 		Stream: redisstream.New(rdb), State: redisstate.New(rdb),
-		Names:  actors.Names{Stream: cfg.Stream, Group: cfg.Group, Consumer: cfg.Consumer},
-		Agents: actors.Agents{"probe": actors.Func(func(c *actors.Context, m probeMessage) (string, error) { return probeWork(c, m, cfg, said) })},
+		Names: actors.Names{Stream: cfg.Stream, Group: cfg.Group, Consumer: cfg.Consumer},
+		Agents: actors.Agents{
+			"probe": actors.Func(func(c *actors.Context, m probeMessage) (string, error) { return probeWork(c, m, cfg, said) }),
+			"call":  actors.Func(probeCall),
+		},
+		Quotas: cfg.Quotas,
 		Lease:  cfg.Lease, Beat: cfg.Beat, Tick: cfg.Tick, Grace: cfg.Grace, InFlight: cfg.InFlight,
 		Logger: hclog.New(&hclog.LoggerOptions{Output: os.Stderr, Level: hclog.Info}),
 	})
@@ -124,6 +130,21 @@ func probeWork(c *actors.Context, m probeMessage, cfg probeConfig, said *tell) (
 		return run, probeSpan(c.Context(), c, m, cfg, said, run)
 	}
 	return actors.Step(c, "work", func(s actors.StepContext) (string, error) { return run, probeSpan(s, c, m, cfg, said, run) })
+}
+
+// probeCall calls a provider within its quota.
+func probeCall(c *actors.Context, url string) (int, error) {
+	return actors.Step(c, "call", func(s actors.StepContext) (int, error) {
+		req, err := http.NewRequestWithContext(s, http.MethodPost, url, http.NoBody)
+		if err != nil {
+			return 0, err
+		}
+		resp, err := http.DefaultClient.Do(req)
+		if err != nil {
+			return 0, err
+		}
+		return resp.StatusCode, actors.FromHTTP(resp, resp.Body.Close())
+	}, actors.Quota("provider", 1))
 }
 
 func probeSpan(ctx context.Context, c *actors.Context, m probeMessage, cfg probeConfig, said *tell, run string) error {
