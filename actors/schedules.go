@@ -109,8 +109,8 @@ type ScheduleFire struct {
 	Runs []ScheduleRun
 	// Next is the following tick; zero for none.
 	Next time.Time
-	// SkipOverlap passes over the runs while the task of the last run has not ended in the caller's group.
-	SkipOverlap bool
+	// Overlap is what the runs do while the task of the last run has not ended in the caller's group.
+	Overlap ScheduleOverlap
 	// Vetoed and Missed count ticks that are passed over, and Why says it to a person.
 	Vetoed, Missed int64
 	Why            string
@@ -119,6 +119,18 @@ type ScheduleFire struct {
 	// TTL as for a declaration.
 	TTL time.Duration
 }
+
+// ScheduleOverlap says what a tick does while the task before has not ended.
+type ScheduleOverlap int
+
+const (
+	// OverlapAllowed: it runs all the same.
+	OverlapAllowed ScheduleOverlap = iota
+	// OverlapSkipped: it is passed over, ScheduleOverlapped.
+	OverlapSkipped
+	// OverlapRefused: nothing is written, ScheduleBusy.
+	OverlapRefused
+)
 
 // ScheduleRun is one tick and its task.
 type ScheduleRun struct {
@@ -131,7 +143,7 @@ type ScheduleFired struct {
 	Outcome ScheduleOutcome
 	// Next is what is next now: what the fire said, or where it was refused, what the store says; zero for none.
 	Next time.Time
-	// Task is the one that has not ended, of ScheduleOverlapped.
+	// Task is the one that has not ended, of ScheduleOverlapped and ScheduleBusy.
 	Task string
 }
 
@@ -151,6 +163,8 @@ const (
 	ScheduleForeign
 	// ScheduleFull: the stream is full; try again later.
 	ScheduleFull
+	// ScheduleBusy: the task of the last run has not ended, and the fire asked to be refused then.
+	ScheduleBusy
 )
 
 // ScheduleList is a list of schedules.

@@ -31,7 +31,14 @@ func (s *scheduler) deal(ctx context.Context, c *schedule.Compiled, due actors.S
 	plan := c.Plan(due.Tick, now)
 	fire := actors.ScheduleFire{
 		Name: due.Name, Hash: due.Hash, Tick: due.Tick, Next: plan.Next, Missed: int64(plan.Count),
-		Incarnation: s.incarnation, TTL: schedule.Forget, SkipOverlap: c.Overlap == schedule.Skip,
+		Incarnation: s.incarnation, TTL: schedule.Forget,
+	}
+	switch c.Overlap {
+	case schedule.Skip:
+		fire.Overlap = actors.OverlapSkipped
+	case schedule.CancelOld:
+		fire.Overlap = actors.OverlapRefused
+	case schedule.Allow:
 	}
 	runs := plan.Runs
 	if c.Overlap != schedule.Allow && len(runs) > 1 {
@@ -70,6 +77,14 @@ func (s *scheduler) deal(ctx context.Context, c *schedule.Compiled, due actors.S
 		fire.Runs = append(fire.Runs, actors.ScheduleRun{Tick: tick, Task: task})
 	}
 	fired, err := s.fire(ctx, fire)
+	for range fireTries {
+		if err != nil || fired.Outcome != actors.ScheduleBusy {
+			break
+		}
+		if err = s.cancelOld(ctx, due.Name, fired.Task, fire.Runs[0].Tick); err == nil {
+			fired, err = s.fire(ctx, fire)
+		}
+	}
 	switch {
 	case err != nil:
 		if ctx.Err() == nil {
@@ -79,6 +94,9 @@ func (s *scheduler) deal(ctx context.Context, c *schedule.Compiled, due actors.S
 	case fired.Outcome == actors.ScheduleMoved || fired.Outcome == actors.ScheduleOverlapped:
 		s.tell(fire, plan, vetoed, fired, now)
 		return fired.Next, !fired.Next.IsZero() && !fired.Next.After(now)
+	case fired.Outcome == actors.ScheduleBusy:
+		s.log.Warn("a schedule that is due waits: the task before was cancelled and has not ended", "schedule", due.Name, "task_id", fired.Task)
+		return time.Time{}, false
 	case fired.Outcome == actors.ScheduleFull:
 		s.log.Warn("a schedule that is due waits: the stream is full", "schedule", due.Name, "tick", due.Tick)
 		return time.Time{}, false
@@ -100,6 +118,21 @@ func (s *scheduler) fire(ctx context.Context, f actors.ScheduleFire) (fired acto
 		}
 	}
 	return fired, err
+}
+
+// cancelOld ends the task of the tick before. A node that dies after this leaves the tick to another one, which finds
+// nothing to cancel any more.
+func (s *scheduler) cancelOld(ctx context.Context, name, id string, tick time.Time) error {
+	err := s.tasks.Task(id).Cancel(ctx, fmt.Sprintf("schedule %s: the tick of %s has come", name, tick.Format(time.RFC3339)))
+	switch {
+	case err == nil:
+		s.log.Info("the task of the tick before was cancelled", "schedule", name, "task_id", id, "tick", tick)
+		s.events(ScheduleCancelled{Schedule: name, Tick: tick, TaskID: id})
+		return nil
+	case errors.Is(err, actors.ErrEnded), errors.Is(err, actors.ErrNoTask):
+		return nil
+	}
+	return err
 }
 
 // ask asks the condition of a schedule, if it has one. A condition that goes on after its time, or after ctx, is left alone.
@@ -192,6 +225,15 @@ type ScheduleOverlapped struct {
 	TaskID string
 }
 
+// ScheduleCancelled says that a tick cancelled the task of the one before, which had not ended.
+type ScheduleCancelled struct {
+	Schedule string
+	// Tick that has come.
+	Tick time.Time
+	// TaskID is the one that was cancelled.
+	TaskID string
+}
+
 // ScheduleBroken says that a schedule cannot be used on this node: its pattern or its zone, mostly. The others fire.
 type ScheduleBroken struct {
 	Schedule string
@@ -209,6 +251,9 @@ func (ScheduleMissed) Name() string { return "schedule_missed" }
 
 // Name of the event.
 func (ScheduleOverlapped) Name() string { return "schedule_overlapped" }
+
+// Name of the event.
+func (ScheduleCancelled) Name() string { return "schedule_cancelled" }
 
 // Name of the event.
 func (ScheduleBroken) Name() string { return "schedule_broken" }

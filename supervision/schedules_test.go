@@ -396,6 +396,25 @@ func TestOverlap(t *testing.T) {
 	})
 }
 
+// Overlap: the task before is cancelled.
+func TestOverlapCancelsTheOld(t *testing.T) {
+	virtual(t, func(t *testing.T, w *clockwork) {
+		s := cronOf("s", "*/10 * * * *")
+		s.Overlap = schedule.CancelOld
+		nodes := []*ticking{w.node(s), w.node(s)}
+		time.Sleep(35 * time.Minute)
+		require.Equal(t, []string{"00:10", "00:20", "00:30"}, w.ticks("15:04"))
+		states := map[string]string{}
+		for _, tick := range []string{"10", "20", "30"} {
+			r, err := nodes[0].tasks.Task("s@2000-01-01T00:" + tick + ":00Z").Status(t.Context())
+			require.NoError(t, err)
+			states[tick] = actors.StateName(r.Units[0].State)
+		}
+		require.Equal(t, map[string]string{"10": "CANCELLED", "20": "CANCELLED", "30": "PENDING"}, states)
+		require.Len(t, eventsOf[ScheduleCancelled](w), 2)
+	})
+}
+
 // What a client adds, changes, pauses and removes works on nodes that declare nothing, without a restart.
 func TestClientsSchedulesRunOnAnyNode(t *testing.T) {
 	virtual(t, func(t *testing.T, w *clockwork) {

@@ -158,7 +158,10 @@ func (s *State) fire(tx *memstream.Tx, f actors.ScheduleFire) actors.ScheduleFir
 		return refused(actors.ScheduleEarly)
 	}
 	out := actors.ScheduleFired{Outcome: actors.ScheduleMoved, Next: f.Next}
-	if len(f.Runs) > 0 && f.SkipOverlap && one.Task != "" && !ended(tx, one.Task) {
+	if len(f.Runs) > 0 && f.Overlap != actors.OverlapAllowed && one.Task != "" && !ended(tx, one.Task) {
+		if f.Overlap == actors.OverlapRefused {
+			return actors.ScheduleFired{Outcome: actors.ScheduleBusy, Next: tick(one.NextMS), Task: one.Task}
+		}
 		out.Outcome, out.Task = actors.ScheduleOverlapped, one.Task
 	}
 	if out.Outcome == actors.ScheduleMoved && len(f.Runs) > 0 {

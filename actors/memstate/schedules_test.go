@@ -70,7 +70,7 @@ func drawSchedule(t *rapid.T) (string, func(actors.ScheduleDesk) any) {
 		"declare", "declare", "add", "keep", "broken", "fire", "fire", "fire", "fire", "pass", "pause", "resume", "remove", "due",
 	}).Draw(t, "move")
 	runs := rapid.IntRange(1, 2).Draw(t, "runs")
-	overlap := rapid.Bool().Draw(t, "overlap")
+	overlap := actors.ScheduleOverlap(rapid.IntRange(0, 2).Draw(t, "overlap"))
 	full := rapid.IntRange(0, 9).Draw(t, "full") == 0
 	guess := rapid.IntRange(0, 3).Draw(t, "guess") == 0
 	what := fmt.Sprint(kind, " ", name, " ", hash, " ", node, " ", n)
@@ -96,7 +96,7 @@ func drawSchedule(t *rapid.T) (string, func(actors.ScheduleDesk) any) {
 			}
 			f := actors.ScheduleFire{
 				Name: name, Hash: hash, Tick: tick, Next: tick.Add(time.Duration(runs) * time.Minute), Incarnation: node,
-				SkipOverlap: overlap, TTL: time.Hour,
+				Overlap: overlap, TTL: time.Hour,
 			}
 			if next.IsZero() {
 				f.Next = next

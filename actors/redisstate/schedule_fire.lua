@@ -8,7 +8,7 @@
 -- ARGV[3]  ms of the tick that it believes to be next
 -- ARGV[4]  ms of the following one, "" for none
 -- ARGV[5]  incarnation    ARGV[6]  P, the group's key prefix
--- ARGV[7]  1 to pass over the runs while the task of the last one has not ended
+-- ARGV[7]  while the task of the last run has not ended: 0 run all the same, 1 pass over the runs, 2 refuse
 -- ARGV[8]  how many ticks are vetoed    ARGV[9]  how many were missed    ARGV[10]  why, for a person
 -- ARGV[11] ms that the schedule is kept: one of the code, and one that has nothing next
 -- ARGV[12] refuse it when the stream would have more entries, 0 for no limit
@@ -17,8 +17,8 @@
 --          of the arguments that follow for it: fields and values in turn
 --
 -- Returns {what, what is next in ms or "", escaped id of the task that has not ended}: 1 done, 2 done without its runs
--- because of that task, 3 another tick is next, 4 too early, 5 another definition, 6 the stream is full. From 3 on nothing was
--- written.
+-- because of that task, 3 another tick is next, 4 too early, 5 another definition, 6 the stream is full, 7 refused because of
+-- that task. From 3 on nothing was written.
 --
 -- Atomic because that is the whole promise: whoever finds the tick next is the only one, and its task and the next tick are
 -- written together. Time is the server's, so a node whose clock is ahead fires nothing early. Repeated by the same node
@@ -44,11 +44,12 @@ while at <= #ARGV do
 	at = at + 7 + tonumber(ARGV[at + 6])
 end
 local outcome, busy = 1, ''
-if #runs > 0 and ARGV[7] == '1' and h[6] then
+if #runs > 0 and ARGV[7] ~= '0' and h[6] then
 	local state = redis.call('HGET', ARGV[6] .. 'task:' .. h[6], 'state')
 	-- One that was submitted and not begun has a marker and no record.
 	if not state and redis.call('EXISTS', ARGV[13] .. h[6]) == 1 then state = 'PENDING' end
 	if state and state ~= 'SUCCEEDED' and state ~= 'FAILED' and state ~= 'CANCELLED' then
+		if ARGV[7] == '2' then return {7, shown, h[6]} end
 		outcome, busy = 2, h[6]
 	end
 end

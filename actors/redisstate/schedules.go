@@ -73,7 +73,7 @@ func (s *State) FireSchedule(ctx context.Context, f actors.ScheduleFire) (actors
 		most = f.Runs[0].Task.MaxLen
 	}
 	args := []string{
-		messages.Escape(f.Name), f.Hash, tickMS(f.Tick), tickMS(f.Next), f.Incarnation, b.keys.Prefix, flag(f.SkipOverlap),
+		messages.Escape(f.Name), f.Hash, tickMS(f.Tick), tickMS(f.Next), f.Incarnation, b.keys.Prefix, number(int(f.Overlap)),
 		number(f.Vetoed), number(f.Missed), clip(f.Why), number(ttlMS(cmp.Or(f.TTL, forever))), number(max(0, most)), b.keys.Submitted(""),
 	}
 	for _, run := range f.Runs {

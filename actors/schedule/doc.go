@@ -49,4 +49,9 @@
 // A tick within Grace (a minute by default) of its time is on time, and all of those run. Older ones were missed, because no
 // node was up, the server was away, or the stream was full: [Schedule.Missed] says whether one run makes up for all of
 // them (the default, with the latest tick), each runs ([RunAll], oldest first, in batches), or none does ([Skip]).
+//
+// # Tasks that take longer than a tick
+//
+// They run side by side, unless [Schedule.Overlap] passes over the tick ([Skip]) or cancels the old task ([CancelOld]). One that
+// waits, for a message or for a person who settles a doubt, has not ended.
 package schedule

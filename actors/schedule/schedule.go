@@ -28,6 +28,9 @@ const (
 	// Allow starts the task whatever the one before does. The default: no tick is lost that nobody asked to lose.
 	Allow Overlap = "allow"
 
+	// CancelOld cancels the task before, and starts the new one. Between the two, nothing may run for a moment.
+	CancelOld Overlap = "cancel-old"
+
 	// Skip is for both: Missed passes over missed ticks, Overlap passes over a tick while the task before has not ended.
 	Skip = "skip"
 )
@@ -119,8 +122,8 @@ func (s Schedule) check() error {
 		return fmt.Errorf("Grace (%s) must be at least 1s", s.Grace)
 	case s.Missed != RunOne && s.Missed != RunAll && s.Missed != Skip:
 		return fmt.Errorf("Missed (%q) must be one, all or skip", s.Missed)
-	case s.Overlap != Allow && s.Overlap != Skip:
-		return fmt.Errorf("Overlap (%q) must be allow or skip", s.Overlap)
+	case s.Overlap != Allow && s.Overlap != CancelOld && s.Overlap != Skip:
+		return fmt.Errorf("Overlap (%q) must be allow, skip or cancel-old", s.Overlap)
 	case s.Missed == RunAll && s.Overlap != Allow:
 		return fmt.Errorf("Missed (%s) makes tasks overlap, which Overlap (%s) does not let them", s.Missed, s.Overlap)
 	case s.Task.ID != "" || s.Task.Step != "":

@@ -215,11 +215,16 @@ var scheduleCases = map[string]func(*testing.T, *rig){
 		r.declare(inCode("a", "h1", tick), actors.ScheduleNew)
 		r.fire(fireOf("a", "h1", tick, tick.Add(time.Minute), tick), actors.ScheduleMoved)
 		f := fireOf("a", "h1", tick.Add(time.Minute), tick.Add(2*time.Minute), tick.Add(time.Minute))
-		f.SkipOverlap = true
+		f.Overlap = actors.OverlapSkipped
 		got := r.fire(f, actors.ScheduleOverlapped)
 		require.Equal(t, r.schedule("a").LastTask, got.Task)
 		require.Equal(t, got, r.fire(f, actors.ScheduleOverlapped), "repeated")
 		require.Equal(t, tick.Add(2*time.Minute), got.Next)
+		f = fireOf("a", "h1", got.Next, got.Next.Add(time.Minute), got.Next)
+		f.Overlap = actors.OverlapRefused
+		refused := r.fire(f, actors.ScheduleBusy)
+		require.Equal(t, got.Task, refused.Task)
+		require.Equal(t, got.Next, refused.Next)
 		require.EqualValues(t, 1, r.schedule("a").Overlapped)
 		require.Equal(t, tick, r.schedule("a").Last)
 		require.Len(t, r.World.Public(t), 1)
@@ -232,8 +237,9 @@ var scheduleCases = map[string]func(*testing.T, *rig){
 		id := first.Runs[0].Task.ID
 		tick = tick.Add(time.Minute)
 		step := func(want actors.ScheduleOutcome) {
+			t.Helper()
 			f := fireOf("a", "h1", tick, tick.Add(time.Minute), tick)
-			f.SkipOverlap = true
+			f.Overlap = actors.OverlapSkipped
 			r.fire(f, want)
 			tick = tick.Add(time.Minute)
 		}
