@@ -83,6 +83,7 @@ func newRoot(std Std) *cobra.Command {
   weir worker                            run the built-in agent types on a stream
   weir submit --type echo --payload '{}' give them work
   weir status, weir task ID, weir dead   see what became of it
+  weir schedule add NAME --every 1h …    have it done by the clock
 
 Exit codes: 0 done, 1 failed, 2 usage. Flags that are marked so can be set by an environment variable instead.`,
 		SilenceErrors: true,
@@ -97,7 +98,8 @@ Exit codes: 0 done, 1 failed, 2 usage. Flags that are marked so can be set by an
 	root.SetErr(std.Err)
 	root.CompletionOptions.DisableDefaultCmd = true
 	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error { return &usageError{err: err, cmd: cmd} })
-	root.AddCommand(a.demoCmd(), a.workerCmd(), a.submitCmd(), a.statusCmd(), a.taskCmd(), a.tasksCmd(), a.cancelCmd(), a.deadCmd(), a.benchCmd(), a.versionCmd())
+	root.AddCommand(a.demoCmd(), a.workerCmd(), a.submitCmd(), a.statusCmd(), a.taskCmd(), a.tasksCmd(), a.cancelCmd(), a.deadCmd(), a.scheduleCmd(),
+		a.benchCmd(), a.versionCmd())
 	prepare(root, a)
 	return root
 }

@@ -14,6 +14,7 @@ import (
 
 	"github.com/weir-run/weir/actors"
 	"github.com/weir-run/weir/actors/redisstate"
+	"github.com/weir-run/weir/actors/schedule"
 	"github.com/weir-run/weir/cmd/weir/internal/agents"
 	"github.com/weir-run/weir/streambridge/redisstream"
 	"github.com/weir-run/weir/supervision"
@@ -33,6 +34,7 @@ type workerFlags struct {
 	logJSON           bool
 	health            string
 	index             bool
+	schedules         string
 }
 
 func (a *app) workerCmd() *cobra.Command {
@@ -75,8 +77,9 @@ Agent types and their payloads (a member that is left out has the value shown):
 	fs.BoolVar(&f.logJSON, "log-json", false, "log in JSON")
 	fs.StringVar(&f.health, "health", "", "address for /livez and /readyz, such as :8080 (default none)")
 	fs.BoolVar(&f.index, "index", false, "list SUCCEEDED tasks by state too, at the price of a write a task")
+	fs.StringVar(&f.schedules, "schedules", "", "file with schedules to declare, YAML or JSON (see weir schedule add --help)")
 	for _, name := range []string{
-		"consumer", "types", "lease", "beat", "tick", "max-deliveries", "max-in-flight", "max-payload",
+		"schedules", "consumer", "types", "lease", "beat", "tick", "max-deliveries", "max-in-flight", "max-payload",
 		"restarts", "grace", "log-level", "log-json", "health", "index",
 	} {
 		env(fs, name)
@@ -159,13 +162,19 @@ func (a *app) worker(ctx context.Context, f workerFlags) error {
 	if err != nil {
 		return err
 	}
+	var schedules []schedule.Schedule
+	if f.schedules != "" {
+		if schedules, err = schedule.Load(f.schedules); err != nil {
+			return &usageError{err: err}
+		}
+	}
 	if f.tick == 0 && f.lease > 0 {
 		f.tick = min(time.Second, f.lease/3) // a short lease, as in a test, needs no flag more
 	}
 	rt, err := supervision.New(supervision.Config{
 		Stream: redisstream.New(rdb),
 		State:  &watchedState{redisstate.New(rdb), effects.Committed},
-		Names:  names, Agents: types,
+		Names:  names, Agents: types, Schedules: schedules,
 		Lease: f.lease, Beat: f.beat, Tick: f.tick, MaxDeliveries: f.maxDeliveries, InFlight: f.maxInFlight,
 		MaxPayload: f.maxPayload, Restarts: supervision.Restarts{Max: f.restarts}, Grace: f.grace,
 		Keep: supervision.Keep{Index: f.index}, Logger: log,
