@@ -95,6 +95,9 @@ type waitError struct {
 }
 
 func (e *waitError) Error() string {
+	if e.after == NoTimeout {
+		return fmt.Sprintf("%s %q: the time of another wait for its message was over", e.kind, e.name)
+	}
 	return fmt.Sprintf("%s %q: not within %v", e.kind, e.name, e.after)
 }
 func (e *waitError) Is(target error) bool { return target == ErrTimeout }

@@ -371,3 +371,18 @@ func TestOnReplayOfWaits(t *testing.T) {
 	w.life(t)
 	require.Equal(t, []string{"ask"}, told)
 }
+
+// What another wait's end has shut is over at once, also where there is no time.
+func TestAwaitWhatIsShut(t *testing.T) {
+	w := newWorld(func(c *actors.Context, _ in) (string, error) {
+		if _, err := actors.Await[string](c, "ask", time.Hour); !errors.Is(err, actors.ErrTimeout) {
+			return "", err
+		}
+		return "", actors.First(c, "again", actors.NoTimeout, actors.Expect[string]("ask"))
+	})
+	w.life(t)
+	w.pass(t, time.Hour)
+	v := w.life(t)
+	require.ErrorIs(t, v.Err, actors.ErrTimeout)
+	require.Equal(t, `first "again": the time of another wait for its message was over`, v.Error)
+}

@@ -126,11 +126,12 @@ func (b *Book) Commit(c actors.Commit) (started []actors.Spawning, over bool, er
 	return started, over, nil
 }
 
-// Send brings a message to the task. It is known by name and id: ErrAnswered says that it came before, or that nobody
-// wants it any more.
+// Send brings a message to the task. It is known by name and id, and without an id only the first of a name counts:
+// ErrAnswered says that it came before, or that another did, or that nobody wants it any more.
 func (b *Book) Send(name, id string, m messages.Mail) error {
 	n := len(b.mail[name]) + 1
-	if b.shut[actors.Slot{Message: name, Nth: n}] || slices.ContainsFunc(b.mail[name], func(l letter) bool { return l.id == id }) {
+	if b.shut[actors.Slot{Message: name, Nth: n}] || id == "" && n > 1 ||
+		slices.ContainsFunc(b.mail[name], func(l letter) bool { return l.id == id }) {
 		return fmt.Errorf("message %q: %w", name, actors.ErrAnswered)
 	}
 	if b.mail == nil {
@@ -175,19 +176,11 @@ func (b *Book) Advance(to time.Time) error {
 		}
 		end, _ := b.state(o)
 		end.Timeout = true
-		if o.Closes {
-			for _, s := range o.Slots {
-				if b.shut == nil {
-					b.shut = map[actors.Slot]bool{}
-				}
-				b.shut[s] = true
-			}
-		}
 		if err := b.close(o, end); err != nil {
 			return err
 		}
 	}
-	return nil
+	return b.look()
 }
 
 // look ends the waits that have what they wait for.
@@ -202,20 +195,33 @@ func (b *Book) look() error {
 	return nil
 }
 
+// close ends a wait. A time that is over shuts the slots where the wait says so; not one for which another still hopes.
 func (b *Book) close(o open, end messages.Waited) error {
 	delete(b.open, o.Name)
+	for _, s := range o.Slots {
+		hoped := false
+		for _, other := range b.open {
+			hoped = hoped || slices.Contains(other.Slots, s)
+		}
+		if end.Timeout && o.Closes && !hoped && len(b.mail[s.Message]) < s.Nth {
+			if b.shut == nil {
+				b.shut = map[actors.Slot]bool{}
+			}
+			b.shut[s] = true
+		}
+	}
 	return b.Put(messages.Step{
 		Name: o.Name, Status: messages.StepWaited, Attempts: 1, BeganMS: stamp(o.began), EndedMS: stamp(b.Now),
 		Value: messages.EncodeWaited(end),
 	})
 }
 
-// state is what a wait has so far, and whether that is enough.
+// state is what a wait has so far, and whether it is over: that is enough, or a slot is shut and it never will be.
 func (b *Book) state(o open) (end messages.Waited, over bool) {
 	if o.Kind == actors.WaitJoin {
 		return b.children(o)
 	}
-	first, at := -1, 0
+	first, at, shut := -1, 0, 0
 	end.Messages = map[int]messages.Mail{}
 	for i, s := range o.Slots {
 		if all := b.mail[s.Message]; len(all) >= s.Nth {
@@ -224,15 +230,20 @@ func (b *Book) state(o open) (end messages.Waited, over bool) {
 			if first < 0 || l.nth < at {
 				first, at = i, l.nth
 			}
+		} else if b.shut[s] {
+			shut++
 		}
 	}
-	if o.Kind == actors.WaitAll {
-		return end, len(end.Messages) == len(o.Slots)
-	}
-	if first >= 0 {
+	switch {
+	case o.Kind == actors.WaitAll:
+		end.Timeout = shut > 0
+		return end, end.Timeout || len(end.Messages) == len(o.Slots)
+	case first >= 0:
 		end.Messages = map[int]messages.Mail{first: end.Messages[first]}
+		return end, true
 	}
-	return end, first >= 0
+	end.Timeout = shut > 0 && shut == len(o.Slots)
+	return end, end.Timeout
 }
 
 func (b *Book) children(o open) (end messages.Waited, over bool) {
