@@ -34,7 +34,7 @@ type activation struct {
 	steps   map[string]messages.Step
 	met     int // how many of the steps the handler has asked for
 
-	starting starting // what the activation spawns and emits
+	starting *starting // what the activation spawns and emits; nil for nothing
 }
 
 func newActivation(ctx context.Context, job *Job) *activation {

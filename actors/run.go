@@ -209,7 +209,9 @@ func (a *activation) verdict(c *Context, out stored, err error) Verdict {
 			a.note("the handler returned %s although it is parked (%s): return the error", resultOr(err), c.parked.why)
 		}
 		v := c.parked.verdict()
-		v.Spawns = a.starting.spawns
+		if a.starting != nil {
+			v.Spawns = a.starting.spawns
+		}
 		return v
 	}
 	// A result that is ready when the node drains, or the time is over, is kept; a lost or cancelled task's is not wanted.
@@ -222,10 +224,11 @@ func (a *activation) verdict(c *Context, out stored, err error) Verdict {
 	if len(out.data) > a.maxResult() {
 		return rejected(messages.Reason_REASON_TOO_LARGE, tooLarge("the result", len(out.data), a.maxResult()))
 	}
-	return Verdict{
-		Outcome: messages.Outcome_OUTCOME_COMPLETED, ContentType: out.contentType, Result: out.data,
-		Spawns: a.starting.spawns, Emits: a.starting.emits,
+	v := Verdict{Outcome: messages.Outcome_OUTCOME_COMPLETED, ContentType: out.contentType, Result: out.data}
+	if a.starting != nil {
+		v.Spawns, v.Emits = a.starting.spawns, a.starting.emits
 	}
+	return v
 }
 
 func resultOr(err error) string {

@@ -95,7 +95,10 @@ func (j *Job) submission(t NewTask) (Submission, error) {
 func (a *activation) start(where string, sub Submission, add func(*starting)) error {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	s := &a.starting
+	if a.starting == nil {
+		a.starting = &starting{taken: map[string]bool{}}
+	}
+	s := a.starting
 	for _, f := range sub.Fields {
 		s.size += len(f.Name) + len(f.Value)
 	}
@@ -107,9 +110,6 @@ func (a *activation) start(where string, sub Submission, add func(*starting)) er
 		return fmt.Errorf("more than %d tasks of one activation: start some from each of several waits, or let children start them", maxStarts)
 	case s.size > maxStartBytes:
 		return tooLarge("what one activation starts", s.size, maxStartBytes)
-	}
-	if s.taken == nil {
-		s.taken = map[string]bool{}
 	}
 	s.taken[identity] = true
 	add(s)

@@ -23,9 +23,9 @@ const NoTimeout time.Duration = math.MinInt64
 // other node. Message and end of the time are one fact: what was first is what every later activation sees, and a message
 // that comes after the end is refused with ErrAnswered.
 //
-// When the time is over, or was over for another wait for it, the error is ErrTimeout; a message that does not decode as T is a *MessageError. Both are final
-// when the handler returns them, since another attempt would get the same answer. A timeout of 0 is ErrMisuse; see
-// NoTimeout.
+// When the time is over, or was over for another wait for the message, the error is ErrTimeout; a message that does not
+// decode as T is a *MessageError. Both are final when the handler returns them, since another attempt would get the same
+// answer. A timeout of 0 is ErrMisuse; see NoTimeout.
 func Await[T any](c *Context, name string, timeout time.Duration) (T, error) {
 	m := Expect[T](name)
 	err := c.messages("await", Wait{Name: name, Kind: WaitFirst, Closes: true}, timeout, []Waiter{m})
