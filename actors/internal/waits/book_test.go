@@ -130,6 +130,6 @@ func TestJoins(t *testing.T) {
 	require.Equal(t, "[a c]", ended(t, b, "strict"))
 	require.Equal(t, "open", ended(t, b, "two"))
 	require.NoError(t, b.End("b", "", nil, ""))
-	require.Equal(t, "", ended(t, b, "two"), "all of them")
-	require.Equal(t, "", ended(t, b, "all"))
+	require.Empty(t, ended(t, b, "two"), "all of them")
+	require.Empty(t, ended(t, b, "all"))
 }
