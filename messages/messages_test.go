@@ -201,6 +201,10 @@ func TestKeys(t *testing.T) {
 	for _, bad := range []string{"a{b", "a}b", "{}", "a{}b", "{a}{b}", "}{", "{a{b}}"} {
 		require.Error(t, messages.Names{Stream: bad, Group: "g"}.WithDefaults().Validate(), bad)
 	}
+	// "{s}:schedule:inbox" must be a schedule of that name, and no group's inbox.
+	for _, bad := range []string{"schedule", "submitted"} {
+		require.ErrorContains(t, messages.Names{Stream: "s", Group: bad}.WithDefaults().Validate(), "Names.Group")
+	}
 }
 
 func TestEscapedPartsNeverMeet(t *testing.T) {

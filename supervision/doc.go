@@ -15,6 +15,9 @@
 // A Runtime is one node of a consumer group. Any number of nodes, in any number of processes, share the work of a group;
 // what a dead node held is taken over after a lease, what a draining one held at once.
 //
+// Beside it runs the scheduler (schedules.go, fire.go): it looks at the store for schedules that are due, and fires them. The
+// store decides which node was first.
+//
 // # Who acts when something fails
 //
 // A handler's error is committed as a retry or a failure by its agent. A panic stops the agent actor: the supervisor gives

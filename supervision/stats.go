@@ -22,7 +22,8 @@ type Stats struct {
 	Crashes int64
 	// StuckSteps is how many attempts run on after their timeout, now.
 	StuckSteps int64
-	// SchedulesFired counts ticks whose task this node submitted; SchedulesBroken is how many schedules it cannot use.
+	// SchedulesFired counts ticks whose task this node submitted; SchedulesBroken is how many
+	// it has met that it cannot use.
 	SchedulesFired, SchedulesBroken int64
 	// EventsDropped counts events that a subscriber was too slow for.
 	EventsDropped int64

@@ -53,6 +53,23 @@ func TestCluster(t *testing.T) {
 	chunks, err := s.Follow(ctx, "a{x}", "", 0)
 	require.NoError(t, err)
 	require.Len(t, chunks, 1)
+
+	tick := time.UnixMilli(1)
+	_, err = s.DeclareSchedule(ctx, actors.ScheduleDeclaration{Name: "s{z}", Definition: []byte("{}"), Hash: "h", Next: tick})
+	require.NoError(t, err)
+	due, err := s.DueSchedules(ctx, actors.ScheduleQuery{Limit: 1})
+	require.NoError(t, err)
+	require.Len(t, due.Due, 1)
+	fired, err := s.FireSchedule(ctx, actors.ScheduleFire{Name: "s{z}", Hash: "h", Tick: tick, Overlap: actors.OverlapSkipped, Runs: []actors.ScheduleRun{
+		{Tick: tick, Task: actors.Submission{ID: "s{z}@1", Fields: []messages.Pair{{Name: "task_id", Value: "s{z}@1"}}}},
+	}})
+	require.NoError(t, err)
+	require.Equal(t, actors.ScheduleMoved, fired.Outcome)
+	list, err := s.Schedules(ctx)
+	require.NoError(t, err)
+	require.Equal(t, "s{z}@1", list.Schedules[0].LastTask)
+	_, err = s.RemoveSchedule(ctx, "s{z}")
+	require.NoError(t, err)
 }
 
 // Large calls do not all go into one pipeline, and all of them arrive.

@@ -125,6 +125,24 @@ func TestLostReplies(t *testing.T) {
 	require.Len(t, w.Public(t), before+2)
 	require.True(t, got[0].Known)
 	require.NoError(t, got[0].Err)
+
+	tick := time.UnixMilli(1)
+	d := actors.ScheduleDeclaration{Name: "s", Definition: []byte("{}"), Hash: "h", Next: tick}
+	twice(scheduleDeclareScript, retry(func(ctx context.Context) error { _, err := s.DeclareSchedule(ctx, d); return err }))
+	fire := actors.ScheduleFire{
+		Name: "s", Hash: "h", Tick: tick, Next: time.UnixMilli(2), Incarnation: node, Missed: 1,
+		Runs: []actors.ScheduleRun{{Tick: tick, Task: actors.Submission{ID: "z", Fields: []messages.Pair{{Name: "task_id", Value: "z"}}}}},
+	}
+	var fired actors.ScheduleFired
+	twice(scheduleFireScript, retry(func(ctx context.Context) (err error) { fired, err = s.FireSchedule(ctx, fire); return err }))
+	require.Equal(t, actors.ScheduleMoved, fired.Outcome)
+	require.Len(t, w.Public(t), before+3)
+	list, err := s.Schedules(ctx)
+	require.NoError(t, err)
+	require.EqualValues(t, 1, list.Schedules[0].Fired)
+	require.EqualValues(t, 1, list.Schedules[0].Missed)
+	twice(scheduleSetScript, retry(func(ctx context.Context) error { return s.PauseSchedule(ctx, "s") }))
+	twice(scheduleSetScript, retry(func(ctx context.Context) error { return s.ResumeSchedule(ctx, "s", "h", tick) }))
 }
 
 // A server that lost its scripts gets them again, and no call is answered with NOSCRIPT.

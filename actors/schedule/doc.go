@@ -33,7 +33,7 @@
 // Cron has the usual five fields (minute, hour, day of month, month, day of week) or six, with seconds in front; names,
 // ranges, steps, lists, L, W, #, and @hourly, @daily, @weekly, @monthly, @yearly. As in every crontab, where both day fields
 // are restricted a day needs to match only one of them. The pattern is matched against the wall clock of Zone (default
-// UTC), whose rules are part of the program. When clocks change:
+// UTC), whose rules are the machine's, or the program's own where the machine has none. When clocks change:
 //
 //   - Forward: a time in the hour that is left out fires once, at the moment after the gap. "30 2 * * *" fires at 03:00 on
 //     that day; "0,30 2 * * *" fires once too.

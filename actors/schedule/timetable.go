@@ -4,7 +4,7 @@ import (
 	"fmt"
 	"strings"
 	"time"
-	_ "time/tzdata" // a zone means the same on every machine, also where none is installed
+	_ "time/tzdata" // for machines that have no zones
 
 	"github.com/netresearch/go-cron"
 )
