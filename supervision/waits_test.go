@@ -116,7 +116,10 @@ func TestAnApproval(t *testing.T) {
 		never := submit(t, c, actors.NewTask{Type: "refund", ID: "never", Payload: 300 * time.Millisecond})
 		waiting(t, yes)
 		waiting(t, no)
-		require.Zero(t, rt.Stats().Bridge.InFlight, "what waits is in no PEL")
+		require.Eventually(t, func() bool {
+			u, err := never.Status(t.Context())
+			return err == nil && u.Units[0].State != messages.State_STATE_RUNNING && rt.Stats().Bridge.InFlight == 0
+		}, 10*time.Second, 5*time.Millisecond, "what waits is in no PEL")
 
 		require.NoError(t, yes.Send(t.Context(), "approve", true))
 		require.ErrorIs(t, yes.Send(t.Context(), "approve", false), actors.ErrAnswered)
