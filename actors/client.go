@@ -29,6 +29,20 @@ type NewTask struct {
 	// Fields go with the task and are seen by Context.Field; at most 16 KiB together. Of the standard field names,
 	// event_id, source, traceparent, attempt, root and due may be among them.
 	Fields []Field
+
+	// Delay lets the task join the stream that much later, At not before that time; at most one of them, at most ten years
+	// ahead, and both by the server's clock, whatever the clocks of the nodes say. It is SCHEDULED until then, kept by the server:
+	// a node of any group of the stream moves it within its tick (1 s by default), however full the stream is by then. A time
+	// that is over means now. Submitted again under its id it is known, whatever the delay: the first one stands.
+	Delay time.Duration
+	At    time.Time
+	// Unique names what only one task at a time is for: while another task of the stream has the same key, submitting adds
+	// nothing and answers with the handle of that one (Task.Known), whatever the work. The key is taken for For, from the
+	// submission on; the end of the task does not free it. At most 1,024 bytes of UTF-8. Neither goes without the other.
+	//
+	// These four are for Submit and SubmitAll alone: Spawn, Emit and schedules refuse them.
+	Unique string
+	For    time.Duration
 }
 
 // ClientOption is an argument of NewClient.
@@ -43,8 +57,8 @@ func MaxPayload(n int) ClientOption {
 	}
 }
 
-// MaxBacklog refuses tasks with ErrBacklogFull while the stream holds that many entries that nobody has acknowledged.
-// Default 50,000; −1 for no limit.
+// MaxBacklog refuses tasks with ErrBacklogFull while the stream holds that many entries that nobody has acknowledged, and
+// delayed tasks while that many wait for their time. Default 50,000; −1 for no limit.
 func MaxBacklog(n int64) ClientOption {
 	return func(c *Client) error {
 		c.maxLen = n
@@ -112,8 +126,8 @@ func NewClient(state State, names Names, opts ...ClientOption) (*Client, error) 
 	return c, nil
 }
 
-// Submit adds a task to the stream. It is idempotent by id: the same work again is the same task (Task.Known), other work
-// under the id is ErrConflict. After an error without an answer, submit the same id again.
+// Submit adds a task to the stream, now or later. It is idempotent by id: the same work again is the same task (Task.Known),
+// other work under the id is ErrConflict. After an error without an answer, submit the same id again.
 //
 // ErrInvalid and ErrTooLarge: nothing was sent. ErrBacklogFull: try later.
 func (c *Client) Submit(ctx context.Context, t NewTask) (*Task, error) {
@@ -186,7 +200,11 @@ func (c *Client) submitted(sub Submission, got Submitted) (*Task, error) {
 	if got.Err != nil {
 		return nil, fmt.Errorf("submit task %q: %w", sub.ID, got.Err)
 	}
-	return &Task{ID: sub.ID, Unit: sub.Unit, EntryID: got.EntryID, Known: got.Known, c: c}, nil
+	t := &Task{ID: sub.ID, Unit: sub.Unit, EntryID: got.EntryID, Known: got.Known, Due: got.Due, c: c}
+	if got.ID != "" {
+		t.ID, t.Unit = got.ID, got.Unit
+	}
+	return t, nil
 }
 
 // Names says where its tasks go, every empty name with its default.
@@ -210,6 +228,9 @@ func (c *Client) submission(t NewTask, now time.Time) (Submission, error) {
 func submission(t NewTask, f messages.FieldNames, maxPayload int, now time.Time) (Submission, error) {
 	if err := checkTask(t); err != nil {
 		return Submission{}, err
+	}
+	if err := checkTime(t, now); err != nil {
+		return Submission{}, fmt.Errorf("task %.80q: %w: %w", t.ID, err, ErrInvalid)
 	}
 	var body stored
 	if t.Payload != nil {
@@ -238,6 +259,7 @@ func submission(t NewTask, f messages.FieldNames, maxPayload int, now time.Time)
 	}
 	return Submission{
 		ID: t.ID, Unit: t.Step, Work: messages.WorkHash(t.Type, body.data), Fields: append(fields, t.Fields...),
+		Delay: t.Delay, At: t.At, Unique: t.Unique, For: t.For,
 	}, nil
 }
 
@@ -259,6 +281,29 @@ func checkTask(t NewTask) error {
 		return nil
 	}
 	return fmt.Errorf("task %.80q: %s: %w", t.ID, problem, ErrInvalid)
+}
+
+// checkTime refuses times and periods that make no sense.
+func checkTime(t NewTask, now time.Time) error {
+	switch {
+	case t.Delay != 0 && !t.At.IsZero():
+		return fmt.Errorf("Delay (%v) and At (%s) exclude each other", t.Delay, t.At.Format(time.RFC3339))
+	case t.Delay < 0:
+		return fmt.Errorf("Delay (%v) must not be negative", t.Delay)
+	case t.Delay > MaxDelay:
+		return fmt.Errorf("Delay (%v) must be at most %v", t.Delay, MaxDelay)
+	case t.At.After(now.Add(MaxDelay)):
+		return fmt.Errorf("At (%s) must be at most %v ahead", t.At.Format(time.RFC3339), MaxDelay)
+	case t.Unique == "" && t.For != 0:
+		return fmt.Errorf("For (%v) goes with a Unique key", t.For)
+	case t.Unique != "" && t.For < time.Millisecond:
+		return fmt.Errorf("For (%v) must say how long the Unique key is taken, at least 1ms", t.For)
+	case len(t.Unique) > messages.MaxTaskID:
+		return fmt.Errorf("the Unique key has %d bytes where %d are allowed", len(t.Unique), messages.MaxTaskID)
+	case !utf8.ValidString(t.Unique):
+		return errors.New("the Unique key is not UTF-8")
+	}
+	return nil
 }
 
 // checkFields refuses producer fields that would be taken for something else, or do not fit.

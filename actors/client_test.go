@@ -120,6 +120,31 @@ func TestSubmit(t *testing.T) {
 	}, fields)
 }
 
+func TestSubmitLater(t *testing.T) {
+	due := time.Now().Add(time.Hour)
+	d := &desk{answer: func(s actors.Submission) actors.Submitted {
+		if s.ID == "b" {
+			return actors.Submitted{Known: true, Due: due, ID: "a", Unit: "2"}
+		}
+		return actors.Submitted{Due: due}
+	}}
+	c := client(t, d)
+	at := time.Now().Add(-time.Hour)
+	got, err := c.SubmitAll(t.Context(), []actors.NewTask{
+		{Type: "x", ID: "a", Step: "2", Delay: time.Hour},
+		{Type: "x", ID: "b", At: at, Unique: "k", For: time.Minute},
+	})
+	require.NoError(t, err)
+	require.Equal(t, time.Hour, d.subs[0].Delay)
+	require.Equal(t, at, d.subs[1].At)
+	require.Equal(t, "k", d.subs[1].Unique)
+	require.Equal(t, time.Minute, d.subs[1].For)
+	require.Equal(t, due, got[0].Due)
+	require.Equal(t, "a", got[1].ID, "whose key it is")
+	require.Equal(t, "2", got[1].Unit)
+	require.True(t, got[1].Known)
+}
+
 // The same work has the same hash, whenever and in whatever order of a map it is submitted.
 func TestSubmitIsDeterministic(t *testing.T) {
 	d := &desk{}
@@ -159,6 +184,14 @@ func TestSubmitRefuses(t *testing.T) {
 		"large payload":  {actors.NewTask{Type: "a", Payload: strings.Repeat("x", 99)}, actors.ErrTooLarge, "101 bytes where 100 are allowed"},
 		"large fields":   {actors.NewTask{Type: "a", Fields: []actors.Field{{Name: "f", Value: strings.Repeat("x", 16<<10)}}}, actors.ErrTooLarge, "the fields"},
 		"many fields":    {actors.NewTask{Type: "a", Fields: slices.Repeat([]actors.Field{{Name: "f"}}, 1000)}, actors.ErrInvalid, "1000 fields"},
+		"delay and at":   {actors.NewTask{Type: "a", Delay: 1, At: time.Now()}, actors.ErrInvalid, "exclude each other"},
+		"before now":     {actors.NewTask{Type: "a", Delay: -1}, actors.ErrInvalid, "must not be negative"},
+		"too late":       {actors.NewTask{Type: "a", Delay: actors.MaxDelay + 1}, actors.ErrInvalid, "must be at most"},
+		"too far":        {actors.NewTask{Type: "a", At: time.Now().Add(actors.MaxDelay + time.Minute)}, actors.ErrInvalid, "must be at most"},
+		"for nothing":    {actors.NewTask{Type: "a", For: time.Hour}, actors.ErrInvalid, "goes with a Unique key"},
+		"for no time":    {actors.NewTask{Type: "a", Unique: "k"}, actors.ErrInvalid, "how long the Unique key is taken"},
+		"long key":       {actors.NewTask{Type: "a", Unique: strings.Repeat("x", 1025), For: time.Hour}, actors.ErrInvalid, "the Unique key has"},
+		"key not UTF-8":  {actors.NewTask{Type: "a", Unique: "\xff", For: time.Hour}, actors.ErrInvalid, "not UTF-8"},
 		"its own field":  {field("payload"), actors.ErrInvalid, "is written by Submit itself"},
 		"control field":  {field("weir.wake"), actors.ErrInvalid, "Weir's own"},
 		"no name":        {field(""), actors.ErrInvalid, "needs a name"},

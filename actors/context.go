@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"log/slog"
 	"slices"
-	"strconv"
 	"sync/atomic"
 	"time"
 	"unicode/utf8"
@@ -85,8 +84,8 @@ type Info struct {
 	// Root is the id of the task that this one comes from by way of Emit and Spawn, however far; its own id where it began
 	// the chain.
 	Root string
-	// Due is the tick of the schedule that the task is for; the zero time where no schedule made it. A late run has the
-	// tick it is late for.
+	// Due is the tick of the schedule that the task is for, or the time that a producer's entry named for it; the zero time
+	// without either. A late run has the tick it is late for.
 	Due time.Time
 	// Fields are the producer's fields that Weir gives no meaning.
 	Fields []Field
@@ -105,7 +104,7 @@ func (c *Context) Info() Info {
 	return Info{
 		TaskID: t.GetTaskId(), Unit: t.GetUnit(), Type: t.GetType(), Attempt: int(job.Begun.Ledger.Attempt()), CreatedAt: created,
 		EventID: t.GetEventId(), Source: t.GetSource(), TraceParent: t.GetTraceparent(), Origin: t.GetOrigin(),
-		Root: job.root(), Due: job.due(), Fields: fieldsOf(t),
+		Root: job.root(), Due: t.Due(job.fieldNames()), Fields: fieldsOf(t),
 	}
 }
 
@@ -115,15 +114,6 @@ func (j *Job) root() string {
 		return id
 	}
 	return j.Task.GetTaskId()
-}
-
-// due is a schedule's tick. A producer's field of that name may mean anything else.
-func (j *Job) due() time.Time {
-	ms, err := strconv.ParseInt(field(j.Task, j.fieldNames().Due), 10, 64)
-	if err != nil || ms <= 0 {
-		return time.Time{}
-	}
-	return time.UnixMilli(ms)
 }
 
 func fieldsOf(t *messages.Task) []Field {

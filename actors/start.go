@@ -84,6 +84,9 @@ func join(id, unit, name string) string {
 
 // submission checks a task that this one starts; it has an id.
 func (j *Job) submission(t NewTask) (Submission, error) {
+	if t.Delay != 0 || !t.At.IsZero() || t.Unique != "" || t.For != 0 {
+		return Submission{}, fmt.Errorf("Delay, At, Unique and For are for Submit alone; a task that is to begin later begins with a Sleep: %w", ErrInvalid)
+	}
 	f := j.fieldNames()
 	if !slices.ContainsFunc(t.Fields, func(p Field) bool { return p.Name == f.Root }) {
 		t.Fields = append(slices.Clip(t.Fields), Field{Name: f.Root, Value: j.root()})

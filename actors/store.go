@@ -46,10 +46,17 @@ type BeginRequest struct {
 	Crash string
 	// MaxDeliveries is how often an entry may be handed out without ever being begun; see Condemned.
 	MaxDeliveries int64
+	// Due lets a unit that was never begun wait until then, by the store's clock: it becomes SCHEDULED and the answer is
+	// Elsewhere. The zero time, one that is over and one more than MaxDelay ahead mean now.
+	Due time.Time
 	// Trial says that a suspect, a unit under which nodes have died, may go on trial now; see Later. The node that asks
 	// for it begins nothing else at that moment, so that its death would have one culprit.
 	Trial bool
 }
+
+// MaxDelay is how far ahead a task can be submitted for, and from where on the due time of a producer's entry is taken for
+// something else than a time: ten years.
+const MaxDelay = 10 * 365 * 24 * time.Hour
 
 // Answer is what a store says to Begin.
 type Answer int
@@ -221,18 +228,30 @@ type Submission struct {
 	Work string
 	// Fields are the entry's fields in order.
 	Fields []messages.Pair
-	// MaxLen refuses the submission when the stream already has that many entries; 0 for no limit.
+	// MaxLen refuses the submission when the stream already has that many entries; 0 for no limit. A delayed one is refused
+	// when that many wait for their time, however full the stream is, and joins it however full it is then.
 	MaxLen int64
-	// TTL is how long the marker that makes Submit idempotent lives.
+	// TTL is how long the marker that makes Submit idempotent lives, from when the entry joins the stream.
 	TTL time.Duration
+	// Delay lets it join the stream that much later, At not before then, both by the server's clock. Not both.
+	Delay time.Duration
+	At    time.Time
+	// Unique makes the submission a known one while another unit of this stream has taken the same key: it keeps it for For
+	// from its submission. Empty for none.
+	Unique string
+	For    time.Duration
 }
 
 // Submitted is the answer for one Submission.
 type Submitted struct {
-	// EntryID is the id of the entry, also for a known one.
+	// EntryID is the id of the entry, also for a known one; empty while it waits for its time.
 	EntryID string
-	// Known says that the id was submitted before with the same work: nothing was added.
+	// Due is when it joins the stream; the zero time for one that is there.
+	Due time.Time
+	// Known says that the id was submitted before with the same work, or that its unique key is taken: nothing was added.
 	Known bool
+	// ID and Unit are those of the unit that has taken the unique key, which the answer is about; empty otherwise.
+	ID, Unit string
 	// Err is ErrConflict, ErrBacklogFull or what the server said; nil otherwise.
 	Err error
 }
@@ -257,7 +276,7 @@ type Cancellation struct {
 // CancelledUnit is a unit that a Cancellation has ended.
 type CancelledUnit struct {
 	Unit string
-	// Was is the state that it had; PENDING where it had no record.
+	// Was is the state that it had; PENDING or SCHEDULED where it had no record.
 	Was messages.State
 }
 
@@ -305,7 +324,7 @@ type UnitRecord struct {
 	Error       string          `json:"error,omitempty"`
 	Reason      messages.Reason `json:"-"`
 	Steps       []messages.Step `json:"-"`
-	// Due is when a RETRYING unit runs again.
+	// Due is when a RETRYING unit runs again, or a SCHEDULED one for the first time.
 	Due time.Time `json:"due,omitzero"`
 	// Waits are what it waits for now, in the order of their names.
 	Waits []WaitRecord `json:"waiting_for,omitempty"`
@@ -322,10 +341,11 @@ type LogLine struct {
 type StateDesk interface {
 	// Submit adds tasks to the public stream, in order and idempotently by id, in pipelines. The error is for the whole
 	// call; each submission has its own in its answer. After a lost reply repeat it: the marker is written after the
-	// entry in the same script.
+	// entry in the same script. Delayed ones are kept by the server and join the stream by a tick of any node of any of the
+	// stream's groups, never early by the server's clock.
 	Submit(ctx context.Context, tasks []Submission) ([]Submitted, error)
 	// Task reads all of a task. ErrNoTask when there is no record; one that was submitted and not yet begun has a
-	// single PENDING unit.
+	// single PENDING unit, or a SCHEDULED one with Due while it waits for its time.
 	Task(ctx context.Context, id string) (*TaskRecord, error)
 	// Unit reads one unit without its steps: what Result polls. ErrNoTask as above.
 	Unit(ctx context.Context, id, unit string) (*UnitRecord, error)

@@ -16,10 +16,13 @@ type Task struct {
 	ID string
 	// Unit is the part of the task that the entry's own step named; empty for the whole task.
 	Unit string
-	// EntryID is the stream's id of the entry; empty from Client.Task.
+	// EntryID is the stream's id of the entry; empty from Client.Task, and while the task waits for its time.
 	EntryID string
-	// Known says that the id was submitted before with the same work: nothing was added.
+	// Known says that the id was submitted before with the same work, or that the task has taken the unique key which another
+	// was submitted with: nothing was added.
 	Known bool
+	// Due is when the task joins the stream, by the server's clock; the zero time for one that is there.
+	Due time.Time
 
 	c *Client
 }

@@ -5,6 +5,7 @@ import (
 	"mime"
 	"strconv"
 	"strings"
+	"time"
 	"unicode/utf8"
 )
 
@@ -228,6 +229,22 @@ func (d *decoder) identify(opts DecodeOptions) error {
 		t.TaskId = t.Origin // the producer's entry, also after Weir moved it
 	}
 	return nil
+}
+
+// Due is the time in the producer's field of that meaning: the tick of a schedule, or when a producer wants the task to run.
+// The zero time where there is none; a field of that name may mean anything else.
+func (x *Task) Due(names FieldNames) time.Time {
+	name := names.WithDefaults().Due
+	for _, f := range x.GetFields() {
+		if string(f.GetName()) != name {
+			continue
+		}
+		if ms, err := strconv.ParseInt(string(f.GetValue()), 10, 64); err == nil && ms > 0 {
+			return time.UnixMilli(ms)
+		}
+		break
+	}
+	return time.Time{}
 }
 
 // Content types that a payload may have; parameters are free, and for protobuf `proto` carries the full message name.

@@ -24,7 +24,9 @@ type FieldNames struct {
 	TraceParent string // default "traceparent"
 	// Root and Due stay among the producer's own fields, and a value that is not what their names say is no error there.
 	Root string // default "root": the id of the task that a chain of tasks began with
-	Due  string // default "due": Unix milliseconds of the tick of a schedule that the task is for
+	// Due is also when a task that was never begun runs at the earliest: an entry that is read before then waits for its time,
+	// unless that is more than ten years ahead.
+	Due string // default "due": Unix milliseconds of the tick of a schedule that the task is for, or of when it is to run
 }
 
 // WithDefaults returns a copy in which every empty name has its default.

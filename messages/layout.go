@@ -5,7 +5,7 @@ package messages
 // Task hash `…:task:<id>`, one a task id:
 //
 //	owner     incarnation that owns the task; absent when nobody does
-//	fence     number; grows with every Begin of any of its units
+//	fence     number; grows with every Begin of any of its units; 0 while there is only a SCHEDULED one
 //	queued    how many entries wait in `…:task:<id>:waiting`; absent for none
 //	open      how many units have begun and not ended; absent for one, or for none when the task expires
 //	keep      ms of its time to live from when nothing waits any more; absent while anything is open or nothing waits
@@ -20,7 +20,7 @@ package messages
 //	run       "<incarnation>:<activation>" of the last Begin
 //	fence_at  the fence number of that Begin
 //	began     ms of the last Begin
-//	created   ms of the first Begin; absent while that is the last one too
+//	created   ms of the first Begin; absent while that is the last one too. Of a SCHEDULED unit: ms at which it was read
 //	updated   ms of the last change of state; absent while that is the first Begin
 //	failures crashes timeouts deaths blamed interruptions waits   the ledger by class; absent for 0
 //	ran       ms the unit had run when its node died last
@@ -83,6 +83,18 @@ package messages
 //
 // Beside it: `…:due` (sorted set: effect → its turn), `…:taken` (sorted set: effect, NUL, number of the run → when it took,
 // for half a minute: a repeated call takes nothing).
+//
+// Of a stream, shared by its groups, with nothing of a group in their names:
+//
+//	submitted:<id>    hash: escaped unit → "<entry id> <work> <type>", of a unit that was submitted; kept as long as the
+//	                  submission says. For a delayed one "<created ms>@ <work> <type>" until it is in the stream, and
+//	                  "<created ms>@<entry id> <work> <type>" from then on: the first number is always when it was created
+//	delayed           sorted set: "<escaped id>:<escaped unit>" by the ms at which it joins the stream
+//	delayed:entries   hash: the same member → packed: ms that the marker is kept, created ms, work, type, then the fields
+//	unique:<key>      "<escaped id>:<escaped unit>" that took the key, for the key's period
+//
+// A producer's own entry that is for later is SCHEDULED too, in each group by itself: its unit's copy goes from
+// `…:body` into the inbox when its member r:… in the due set is ripe, as that of a RETRYING one does.
 //
 // Inbox entries carry the producer's fields plus control fields that start with ControlPrefix. They are believed in
 // the inbox only; on the public stream they are ordinary producer fields.

@@ -252,3 +252,27 @@ func TestWaitedRoundTrip(t *testing.T) {
 		require.ErrorIs(t, err, messages.ErrStep)
 	}
 }
+
+// Keys that all groups of a stream share stand where a group's prefix would: a group of that name would write into them.
+func TestAGroupIsNotCalledLikeASharedKey(t *testing.T) {
+	keys, err := messages.NewKeys(messages.Names{Stream: "s", Group: "g"})
+	require.NoError(t, err)
+	for _, shared := range []string{keys.Submitted("x"), keys.Delayed(), keys.DelayedEntries(), keys.Unique("x"), keys.Schedule("x")} {
+		group, _, _ := strings.Cut(strings.TrimPrefix(shared, "{s}:"), ":")
+		require.ErrorContains(t, messages.Names{Stream: "s", Group: group}.Validate(), "Names.Group", shared)
+	}
+}
+
+func TestDue(t *testing.T) {
+	for value, want := range map[string]int64{"1800000000000": 1_800_000_000_000, "0": 0, "-5": 0, "tomorrow": 0, "": 0} {
+		task, _, err := messages.Decode(pairs("type", "x", "due", value, "due", "7"), messages.Ref{ID: "1-1"}, messages.DecodeOptions{})
+		require.NoError(t, err)
+		due := task.Due(messages.FieldNames{})
+		if want == 0 {
+			require.True(t, due.IsZero(), value)
+		} else {
+			require.Equal(t, want, due.UnixMilli())
+		}
+		require.True(t, task.Due(messages.FieldNames{Due: "when"}).IsZero())
+	}
+}

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 	"unicode/utf8"
@@ -43,7 +44,7 @@ func (n Names) Validate() error {
 			return fmt.Errorf("%s (%q) must be UTF-8", f.field, f.value)
 		}
 	}
-	if n.Group == "submitted" || n.Group == "schedule" {
+	if slices.Contains(reserved, n.Group) {
 		return fmt.Errorf("Names.Group (%q) is a name that Weir uses itself", n.Group) // see Keys: root and Prefix would meet
 	}
 	if _, err := slotTag(n.Stream); err != nil {
@@ -144,6 +145,9 @@ func (k Keys) Task(id string) string { return k.Prefix + "task:" + Escape(id) }
 // Quota is the hash of a token bucket; `…:due` and `…:taken` stand beside it.
 func (k Keys) Quota(bucket string) string { return k.Prefix + "quota:" + Escape(bucket) }
 
+// reserved are the names behind which the keys stand that all groups of a stream share: in a group's place.
+var reserved = []string{"submitted", "delayed", "unique", "schedule"}
+
 // Submitted is the marker that a task id was submitted to the stream, shared by all its groups.
 func (k Keys) Submitted(id string) string { return k.root + "submitted:" + Escape(id) }
 
@@ -152,6 +156,16 @@ func (k Keys) Schedules() string { return k.root + "schedules" }
 
 // Schedule is the hash of a schedule.
 func (k Keys) Schedule(name string) string { return k.root + "schedule:" + Escape(name) }
+
+// Delayed is the sorted set of what was submitted for later and is not in the stream yet (score: Unix ms by Redis's clock),
+// shared by all groups of the stream. Member: escaped id ":" escaped unit.
+func (k Keys) Delayed() string { return k.root + "delayed" }
+
+// DelayedEntries is the hash of the entries behind Delayed.
+func (k Keys) DelayedEntries() string { return k.root + "delayed:entries" }
+
+// Unique says which unit a unique key is taken by; it expires with the key's period. All groups of the stream share it.
+func (k Keys) Unique(key string) string { return k.root + "unique:" + Escape(key) }
 
 var escaper = strings.NewReplacer("%", "%25", ":", "%3A", "{", "%7B", "}", "%7D")
 

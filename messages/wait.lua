@@ -72,7 +72,7 @@ end
 -- cancel_unit ends a unit as CANCELLED, whatever it was doing. It returns the state that it had, PENDING for one without a
 -- record: that gets one, which Begin answers with when the entry comes. A unit that has ended is left alone; then the
 -- second value is true. why and by are for people, keep is how long the record is kept, in ms. known is what is known of a
--- unit without a record: {type = …, work = … or nil, created = ms or nil}.
+-- unit without a record: {type = …, work = … or nil, created = ms or nil, state = … or nil}.
 local function cancel_unit(P, eid, eunit, ms, keep, why, by, known)
   local task, member, u = P .. 'task:' .. eid, eid .. ':' .. eunit, field(eunit, '')
   local had = redis.call('HMGET', task, u .. 'state', u .. 'run', 'fence', 'owner', 'ties')
@@ -105,7 +105,7 @@ local function cancel_unit(P, eid, eunit, ms, keep, why, by, known)
   if not owner or state == 'RUNNING' and owner == incarnation(run) then disown(P, task) end
   if had[5] then untie(P, task, eunit) end
   closed(task, keep)
-  return state or 'PENDING', false
+  return state or known.state or 'PENDING', false
 end
 
 -- cancel_later lets the next tick cancel a unit: what hangs on a cancelled one may be more than a script should end.

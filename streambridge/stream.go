@@ -125,8 +125,11 @@ type Tick struct {
 	// Cancelled units were cancelled while they ran on this node, since the last tick. After a pause too long for the list of
 	// them a beat tells.
 	Cancelled []Cancelled
-	// Promoted counts units moved to the inbox: retries that were due, and waits whose time was over.
+	// Promoted counts units moved to the inbox: retries that were due, SCHEDULED ones whose time had come, and waits whose time
+	// was over.
 	Promoted int
+	// Joined counts tasks that were submitted for later and are in the public stream now.
+	Joined int
 	// Trimmed counts acknowledged entries removed from the public stream and the inbox.
 	Trimmed int64
 	// Unserved are agent types with entries waiting and no live node that runs them.
@@ -182,7 +185,8 @@ type Status struct {
 	OldestMS  int64            `json:"oldest_ms"` // age of the oldest pending entry, ms
 	Dead      int64            `json:"dead"`      // dead letters
 	Due       int64            `json:"due"`       // retries and timers that wait
-	States    map[string]int64 `json:"states"`    // tasks by state; SUCCEEDED is a running total, PENDING the lag and what Waiting holds
+	Delayed   int64            `json:"delayed"`   // submitted for later, not in the stream yet; all groups share them
+	States    map[string]int64 `json:"states"`    // tasks by state; SUCCEEDED is a running total, PENDING the lag and what Waiting holds, SCHEDULED has Delayed in it
 	Consumers []Consumer       `json:"consumers"`
 	Unserved  []string         `json:"unserved"` // agent types that wait for a node that runs them
 	// Waiting is what stands in the streams of agent types, those of Unserved and those that a live node is about to drain.

@@ -180,6 +180,7 @@ func (a *activation) ask(ctx context.Context, trial bool) (actors.Begun, error) 
 		Task: a.assign.GetTask(), Entry: a.assign.GetEntry().Ref(), Deliveries: a.assign.GetEntry().GetDeliveries(),
 		Wake: a.assign.GetEntry().GetWake(), Consumer: a.cfg.Consumer, Incarnation: a.cfg.Incarnation,
 		Activation: a.assign.GetActivation(), Crash: a.assign.GetCrash(), MaxDeliveries: a.cfg.MaxDeliveries, Trial: trial,
+		Due: a.assign.GetTask().Due(a.cfg.Names.Fields),
 	})
 	if ctx.Err() == nil {
 		a.heard(err)

@@ -49,6 +49,9 @@ func (b *beginner) begin() actors.Begun {
 		}
 		return actors.Begun{Answer: answer}
 	}
+	if due := b.due(); b.unit == nil && due > b.tx.NowMS {
+		return b.schedule(due)
+	}
 	if b.task != nil && b.task.Owner != b.req.Incarnation && b.tx.OwnerLive(b.task) {
 		return b.queue()
 	}
@@ -95,6 +98,35 @@ func (b *beginner) settled() actors.Answer {
 	return 0
 }
 
+// due is the time before which the unit must not run, Unix ms; 0 for none.
+func (b *beginner) due() int64 {
+	if b.req.Due.IsZero() {
+		return 0
+	}
+	if ms := ceilMS(b.req.Due); ms <= b.tx.NowMS+actors.MaxDelay.Milliseconds() {
+		return ms
+	}
+	return 0
+}
+
+// schedule lets a copy of the entry wait for its time, under a wake number that only the promoted one has. Nobody owns it
+// meanwhile.
+func (b *beginner) schedule(due int64) actors.Begun {
+	id, unit := b.req.Task.GetTaskId(), b.req.Task.GetUnit()
+	fields, origin, ok := b.tx.Body(b.req.Entry)
+	if !ok {
+		return actors.Begun{Answer: actors.Later, Wait: time.Second} // as in queue
+	}
+	t := b.tx.MakeTask(id)
+	b.tx.Expire(t, 0)
+	u := &memstream.Unit{Name: unit, Type: b.req.Task.GetType(), Work: b.work, CreatedMS: b.tx.NowMS, Wake: 1}
+	t.Units[unit] = u
+	b.tx.Keep(b.req.Entry, id, unit, memstream.WithControl(fields, id, origin, u.Wake), origin)
+	b.tx.DueAt(id, unit, due)
+	b.tx.Become(t, u, messages.State_STATE_SCHEDULED, false)
+	return actors.Begun{Answer: actors.Elsewhere}
+}
+
 // queue lets the entry wait with the task for its live owner.
 func (b *beginner) queue() actors.Begun {
 	id := b.req.Task.GetTaskId()
@@ -137,6 +169,8 @@ func (b *beginner) again() actors.Begun {
 		charged = true
 	}
 	switch {
+	case u.State == messages.State_STATE_SCHEDULED:
+		u.CreatedMS = b.tx.NowMS // it waited: this is its first begin
 	case !running:
 		u.Reason = 0
 	case u.Run.Incarnation != b.req.Incarnation:

@@ -32,6 +32,16 @@ func cancelUnits(tx *memstream.Tx, c actors.Cancellation, names messages.FieldNa
 	if len(units) == 0 {
 		return nil, fmt.Errorf("task %.80q: %w", c.ID, actors.ErrNoTask)
 	}
+	// What joins the stream later does so all the same, for other groups may want it: the record must be there when it comes.
+	if c.TTL > 0 {
+		var longest int64
+		for name := range tx.Marks(c.ID) {
+			if ms, waits := tx.DelayedAt(c.ID, name); waits {
+				longest = max(longest, ms-tx.NowMS)
+			}
+		}
+		c.TTL += time.Duration(longest) * time.Millisecond
+	}
 	var before messages.State
 	for _, name := range slices.Sorted(maps.Keys(units)) {
 		was, over := tx.CancelUnit(c.ID, name, c.TTL, c.Reason, c.By, units[name])
@@ -63,7 +73,7 @@ func unitsOf(tx *memstream.Tx, c actors.Cancellation, names messages.FieldNames)
 		}
 	}
 	for name, m := range tx.Marks(c.ID) {
-		add(name, memstream.Known{Type: m.Type, Work: m.Work, CreatedMS: pending(name, m).Created.UnixMilli()})
+		add(name, memstream.Known{Type: m.Type, Work: m.Work, CreatedMS: m.CreatedMS, State: submitted(tx, c.ID, name, m).State})
 	}
 	if t != nil {
 		// What waits with the task for its turn was acknowledged, and may have no record.

@@ -160,6 +160,16 @@ func (w *world) Due(t testing.TB) map[string]time.Time {
 	return found
 }
 
+func (w *world) Delayed(t testing.TB) map[string]time.Time {
+	found := map[string]time.Time{}
+	w.script(t, func(tx *memstream.Tx) {
+		for member, ms := range tx.DelayedMembers() {
+			found[member] = time.UnixMilli(ms)
+		}
+	})
+	return found
+}
+
 func (w *world) Promote(t testing.TB, taskID, unit string) {
 	w.script(t, func(tx *memstream.Tx) { tx.Promote(taskID, unit) })
 }

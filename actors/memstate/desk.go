@@ -6,8 +6,6 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-	"strconv"
-	"strings"
 	"time"
 
 	"github.com/weir-run/weir/actors"
@@ -49,17 +47,60 @@ func field(fields []messages.Pair, name string) string {
 
 func submit(tx *memstream.Tx, t actors.Submission, kind string) actors.Submitted {
 	if m, ok := tx.Marks(t.ID)[t.Unit]; ok {
-		if m.Work != t.Work {
-			return actors.Submitted{EntryID: m.EntryID, Err: actors.ErrConflict}
+		found := standing(tx, t.ID, t.Unit, m)
+		found.Known = m.Work == t.Work
+		if !found.Known {
+			found.Err = actors.ErrConflict
 		}
-		return actors.Submitted{EntryID: m.EntryID, Known: true}
+		return found
 	}
-	if t.MaxLen > 0 && tx.Length() >= t.MaxLen {
+	unique := t.Unique != "" && t.For > 0
+	if unique {
+		if id, unit, taken := tx.Unique(t.Unique); taken {
+			found := standing(tx, id, unit, tx.Marks(id)[unit]) // the key may outlive the marker
+			found.Known, found.ID, found.Unit = true, id, unit
+			return found
+		}
+	}
+	done := enter(tx, t, memstream.Mark{Work: t.Work, Type: kind, CreatedMS: tx.NowMS}, cmp.Or(t.TTL, markerTTL))
+	if unique && done.Err == nil {
+		tx.Take(t.Unique, t.ID, t.Unit, t.For)
+	}
+	return done
+}
+
+// enter adds a task to the stream, or to what waits for its time.
+func enter(tx *memstream.Tx, t actors.Submission, m memstream.Mark, ttl time.Duration) actors.Submitted {
+	var due int64
+	switch {
+	case t.Delay > 0: // the clock is cut to the ms, and nothing may be early by a part of one
+		due = tx.NowMS + 1 + (t.Delay + time.Millisecond - 1).Milliseconds()
+	case !t.At.IsZero():
+		due = ceilMS(t.At)
+	}
+	full := tx.Length
+	if due > tx.NowMS {
+		full = tx.DelayedCount
+	}
+	if t.MaxLen > 0 && full() >= t.MaxLen {
 		return actors.Submitted{Err: actors.ErrBacklogFull}
 	}
-	id := tx.Add(t.Fields)
-	tx.SetMark(t.ID, t.Unit, memstream.Mark{EntryID: id, Work: t.Work, Type: kind}, cmp.Or(t.TTL, markerTTL))
-	return actors.Submitted{EntryID: id}
+	if due > tx.NowMS {
+		tx.Delay(t.ID, t.Unit, memstream.Delayed{AtMS: due, TTL: ttl, Mark: m, Fields: t.Fields})
+		return actors.Submitted{Due: at(due)}
+	}
+	m.EntryID = tx.Add(t.Fields)
+	tx.SetMark(t.ID, t.Unit, m, ttl)
+	return actors.Submitted{EntryID: m.EntryID}
+}
+
+// ceilMS is a time in Unix ms, the next one where it is between two: never early.
+func ceilMS(t time.Time) int64 { return t.Add(time.Millisecond - 1).UnixMilli() }
+
+// standing says where a submitted unit is: in the stream, or waiting for its time.
+func standing(tx *memstream.Tx, id, unit string, m memstream.Mark) actors.Submitted {
+	ms, _ := tx.DelayedAt(id, unit)
+	return actors.Submitted{EntryID: m.EntryID, Due: at(ms)}
 }
 
 // Task reads all of a task; see actors.StateDesk.
@@ -73,7 +114,7 @@ func (s *State) Task(ctx context.Context, id string) (record *actors.TaskRecord,
 		for _, name := range slices.Sorted(maps.Keys(marks)) {
 			record.EntryID = cmp.Or(record.EntryID, marks[name].EntryID) // that of the task itself sorts first
 			if t == nil || t.Units[name] == nil {
-				record.Units = append(record.Units, pending(name, marks[name]))
+				record.Units = append(record.Units, submitted(tx, id, name, marks[name]))
 			}
 		}
 		if t == nil {
@@ -85,7 +126,7 @@ func (s *State) Task(ctx context.Context, id string) (record *actors.TaskRecord,
 		}
 		for _, u := range t.Units {
 			r := unitRecord(tx, t, u)
-			r.Created = submittedAt(r.Created, marks, u.Name)
+			r.Created = submittedAt(r.Created, marks[u.Name])
 			r.Steps = readableSteps(u)
 			for _, name := range t.SortedWaits(u.Name) {
 				key := memstream.WaitKey{Unit: u.Name, Name: name}
@@ -112,12 +153,12 @@ func (s *State) Unit(ctx context.Context, id, unit string) (record *actors.UnitR
 	err = s.script(ctx, "unit", func(tx *memstream.Tx) error {
 		if t := tx.Task(id); t != nil && t.Units[unit] != nil {
 			u := unitRecord(tx, t, t.Units[unit])
-			u.Created = submittedAt(u.Created, tx.Marks(id), unit)
+			u.Created = submittedAt(u.Created, tx.Marks(id)[unit])
 			record = &u
 			return nil
 		}
 		if m, ok := tx.Marks(id)[unit]; ok {
-			u := pending(unit, m)
+			u := submitted(tx, id, unit, m)
 			record = &u
 			return nil
 		}
@@ -126,17 +167,21 @@ func (s *State) Unit(ctx context.Context, id, unit string) (record *actors.UnitR
 	return record, err
 }
 
-// pending is a unit that was submitted and not yet begun.
-func pending(name string, m memstream.Mark) actors.UnitRecord {
-	ms, _, _ := strings.Cut(m.EntryID, "-")
-	n, _ := strconv.ParseInt(ms, 10, 64)
-	return actors.UnitRecord{Unit: name, State: messages.State_STATE_PENDING, Type: m.Type, Created: at(n), Updated: at(n)}
+// submitted is a unit that was submitted and not yet begun.
+func submitted(tx *memstream.Tx, id, name string, m memstream.Mark) actors.UnitRecord {
+	u := actors.UnitRecord{
+		Unit: name, State: messages.State_STATE_PENDING, Type: m.Type, Created: at(m.CreatedMS), Updated: at(m.CreatedMS),
+	}
+	if ms, waits := tx.DelayedAt(id, name); waits {
+		u.State, u.Due = messages.State_STATE_SCHEDULED, at(ms)
+	}
+	return u
 }
 
 // submittedAt is when a unit was created: its submission, where there was one, and not its first begin, which is all that
 // the record knows. A submission after the begin added nothing to a task that a producer's own entry had made.
-func submittedAt(created time.Time, marks map[string]memstream.Mark, unit string) time.Time {
-	submitted := pending(unit, marks[unit]).Created // zero without a mark
+func submittedAt(created time.Time, m memstream.Mark) time.Time {
+	submitted := at(m.CreatedMS) // zero without a mark
 	if submitted.IsZero() || created.Before(submitted) {
 		return created
 	}
@@ -148,7 +193,8 @@ func unitRecord(tx *memstream.Tx, t *memstream.Task, u *memstream.Unit) actors.U
 		Unit: u.Name, State: u.State, Type: u.Type, Ledger: ledger(u), Created: at(u.CreatedMS), Began: at(u.BeganMS),
 		Updated: at(u.UpdatedMS), ContentType: u.ContentType, Result: slices.Clone(u.Result), Error: u.Error, Reason: u.Reason,
 	}
-	if ms, ok := tx.Due(t.ID, u.Name); ok && u.State == messages.State_STATE_RETRYING {
+	waits := u.State == messages.State_STATE_RETRYING || u.State == messages.State_STATE_SCHEDULED
+	if ms, ok := tx.Due(t.ID, u.Name); ok && waits {
 		r.Due = at(ms)
 	}
 	return r

@@ -3,6 +3,7 @@ package memstate_test
 import (
 	"context"
 	"fmt"
+	"strconv"
 	"testing"
 	"time"
 
@@ -100,7 +101,11 @@ func draw(t *rapid.T) move {
 		do = func(s *side) any {
 			got, err := s.nodes[node].state.Submit(ctx, []actors.Submission{sub})
 			require.NoError(s.t, err)
-			return fmt.Sprint(s.ref(messages.Ref{Stream: s.names.Stream, ID: got[0].EntryID}), got[0].Known, failure(got[0].Err))
+			if sub.Delay == time.Millisecond {
+				time.Sleep(2 * time.Millisecond) // the next one is due later, on both sides
+			}
+			return fmt.Sprint(s.ref(messages.Ref{Stream: s.names.Stream, ID: got[0].EntryID}), got[0].Known, got[0].ID, got[0].Unit,
+				got[0].Due.IsZero(), failure(got[0].Err))
 		}
 	case "read":
 		n := rapid.IntRange(1, 3).Draw(t, "count")
@@ -119,7 +124,7 @@ func draw(t *rapid.T) move {
 			}
 			b, err := m.state.Begin(ctx, actors.BeginRequest{
 				Task: h.task, Entry: h.Ref, Deliveries: h.Deliveries, Wake: h.wake, Consumer: m.node.Consumer,
-				Incarnation: m.node.Incarnation, Activation: h.act, Crash: crash, MaxDeliveries: 3, Trial: trial,
+				Incarnation: m.node.Incarnation, Activation: h.act, Crash: crash, MaxDeliveries: 3, Trial: trial, Due: h.task.Due(s.names.Fields),
 			})
 			require.NoError(s.t, err)
 			switch b.Answer {
@@ -165,7 +170,7 @@ func draw(t *rapid.T) move {
 	case "tick", "sweep":
 		req := streambridge.TickRequest{Room: rapid.IntRange(0, 5).Draw(t, "room"), MaxDeliveries: 3, StrayAfter: time.Hour, DeadTTL: time.Hour}
 		if kind == "sweep" {
-			req.StrayAfter = time.Millisecond
+			req.StrayAfter = strayAfter
 		}
 		do = func(s *side) any { return sweep(s, node, req) }
 	case "release":
@@ -181,7 +186,7 @@ func draw(t *rapid.T) move {
 		do = func(s *side) any {
 			s.close(node)
 			s.open(node)
-			return sweep(s, node, streambridge.TickRequest{Room: 10, StrayAfter: time.Millisecond, DeadTTL: time.Hour})
+			return sweep(s, node, streambridge.TickRequest{Room: 10, StrayAfter: strayAfter, DeadTTL: time.Hour})
 		}
 	case "take", "quiet":
 		do = quota(t, kind, node)
@@ -234,13 +239,16 @@ func draw(t *rapid.T) move {
 	return move{kind, do}
 }
 
+// strayAfter is longer than a script takes: what a tick hands out is no stray within it.
+const strayAfter = 3 * time.Millisecond
+
 // sweep is a tick. What is held is a stray by then, what is due now was due a moment ago.
 func sweep(s *side, node int, req streambridge.TickRequest) any {
-	time.Sleep(3 * time.Millisecond)
+	time.Sleep(strayAfter + 2*time.Millisecond)
 	got, err := s.nodes[node].stream.Tick(context.Background(), req)
 	s.take(node, got.Claimed)
 	s.take(node, got.Strays)
-	return fmt.Sprint(s.entries(got.Claimed), s.entries(got.Strays), s.refs(got.Buried), got.Promoted, got.Trimmed, got.Unserved,
+	return fmt.Sprint(s.entries(got.Claimed), s.entries(got.Strays), s.refs(got.Buried), got.Promoted, got.Joined, got.Trimmed, got.Unserved,
 		got.Orphans, got.Calm, got.Nodes, got.More, got.Cancelled, failure(err))
 }
 
@@ -272,6 +280,25 @@ func submission(t *rapid.T) actors.Submission {
 	sub := actors.Submission{
 		ID: id, Unit: unit, Work: messages.WorkHash(kind, []byte(payload)), TTL: time.Hour,
 		Fields: messages.Encode(&messages.Task{TaskId: id, Unit: unit, Type: kind, Payload: []byte(payload)}, messages.FieldNames{}),
+	}
+	// An hour is never over here, a millisecond always by the next tick.
+	switch rapid.IntRange(0, 7).Draw(t, "time") {
+	case 0:
+		sub.Delay = time.Hour
+	case 1:
+		sub.Delay = time.Millisecond
+	case 2:
+		sub.At = time.Now().Add(-time.Hour)
+	case 3:
+		sub.Fields = append(sub.Fields, messages.Pair{Name: "due", Value: strconv.FormatInt(time.Now().Add(time.Hour).UnixMilli(), 10)})
+	case 4:
+		sub.Fields = append(sub.Fields, messages.Pair{Name: "due", Value: "soon"})
+	}
+	if rapid.IntRange(0, 7).Draw(t, "unique") == 0 {
+		sub.Unique, sub.For = rapid.SampledFrom([]string{"k", "k:{}"}).Draw(t, "key"), time.Hour
+	}
+	if rapid.IntRange(0, 7).Draw(t, "limited") == 0 {
+		sub.MaxLen = 2
 	}
 	if rapid.Bool().Draw(t, "by hand") { // a producer's own XADD asks nobody: a marker of its own stands for it
 		sub.Fields = append([]messages.Pair{{Name: "task_id", Value: id}}, sub.Fields[1:]...)

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/weir-run/weir/actors"
 	"github.com/weir-run/weir/actors/internal/pages"
@@ -112,7 +113,7 @@ func entries(tx *memstream.Tx, q actors.TaskQuery, names messages.FieldNames) (a
 			e.Task, e.Unit = identity(e, names)
 		}
 		u := actors.UnitRecord{Unit: e.Unit, State: messages.State_STATE_PENDING, Type: field(e.Fields, names.Type)}
-		u.Created = pending("", memstream.Mark{EntryID: e.ID}).Created
+		u.Created = createdAt(e.ID)
 		u.Updated = u.Created
 		if t := tx.Task(e.Task); t != nil && t.Units[e.Unit] != nil {
 			u = brief(tx, t, t.Units[e.Unit])
@@ -126,6 +127,13 @@ func entries(tx *memstream.Tx, q actors.TaskQuery, names messages.FieldNames) (a
 		})
 	}
 	return all
+}
+
+// createdAt is the time half of an entry's id.
+func createdAt(entryID string) time.Time {
+	ms, _, _ := strings.Cut(entryID, "-")
+	n, _ := strconv.ParseInt(ms, 10, 64)
+	return at(n)
 }
 
 // identity is whose entry it is, as the decoder says; a HashIdentity is not seen from here.

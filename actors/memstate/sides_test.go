@@ -280,6 +280,7 @@ func (s *side) status() string {
 	for i := range st.Waiting {
 		st.Waiting[i].OldestMS, st.Waiting[i].Served = 0, false
 	}
+	slices.SortFunc(st.Consumers, func(a, b streambridge.Consumer) int { return strings.Compare(a.Name, b.Name) })
 	for i := range st.Consumers {
 		st.Consumers[i].IdleMS, st.Consumers[i].LastTickMS = 0, 0
 	}

@@ -24,14 +24,17 @@ func (s *State) Begin(ctx context.Context, req actors.BeginRequest) (actors.Begu
 		messages.WorkHash(t.GetType(), t.GetPayload()), t.GetType(),
 	}
 	tooOften := req.MaxDeliveries > 0 && req.Deliveries > req.MaxDeliveries
-	if req.Wake != 0 || t.GetUnit() != "" || tooOften || req.Crash != "" || req.Trial {
-		deliveries := int64(0)
+	if req.Wake != 0 || t.GetUnit() != "" || tooOften || req.Crash != "" || req.Trial || !req.Due.IsZero() {
+		deliveries, trial := int64(0), ""
 		if tooOften {
 			deliveries = req.Deliveries
 		}
-		args = append(args, strconv.FormatUint(req.Wake, 10), unitPrefix(t.GetUnit()), number(deliveries), clip(req.Crash))
 		if req.Trial {
-			args = append(args, "1")
+			trial = "1"
+		}
+		args = append(args, strconv.FormatUint(req.Wake, 10), unitPrefix(t.GetUnit()), number(deliveries), clip(req.Crash), trial)
+		if !req.Due.IsZero() {
+			args = append(args, number(ceilMS(req.Due)))
 		}
 	}
 	reply, err := s.batch.do(ctx, beginScript,

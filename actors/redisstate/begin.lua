@@ -12,14 +12,15 @@
 -- ARGV[10]  the unit's field prefix: "<escaped unit>/", default ""
 -- ARGV[11]  deliveries when there were more of them than an entry may have that was never begun, default 0
 -- ARGV[12]  text of the panic that ended this node's activation before, default ""
--- ARGV[13]  anything where a suspect may go on trial now
+-- ARGV[13]  "1" where a suspect may go on trial now, default ""
+-- ARGV[14]  ms before which a unit that was never begun must not run, default 0
 --
 -- Returns {answer, …} with the answers of actors.Answer by number:
 --   created alone, in ms                                                     run, under fence 1: the task was not known
 --   {1, fence, created, failures, crashes, timeouts, deaths, blamed, interruptions, waits, steps, trial}     run
 --   {8, ms}                                                                                               later
 --   {9, fence, created, the same nine, reason, detail}                                               condemned
---   {answer}                                                                                     anything else
+--   {answer}                           anything else; 3 (elsewhere) also where the unit waits for its time from now on
 --
 -- Atomic because the look at the PEL, the owner and the state, the charge for a death and the new fence are one
 -- decision: between two of them another node could take the entry or the task. Repeated by the same activation it
@@ -99,18 +100,42 @@ if settled then
 	return {settled}
 end
 
--- 2. Another live node owns the task: the entry waits with it.
-if left > 0 then
+local escaped_kind = escape(kind)
+
+-- copy is the entry in hand as the inbox will have it, packed; nil where somebody trimmed its body.
+local function copy(number)
 	local flat = body(stream, entry)
-	-- A body that somebody trimmed cannot wait; the next heartbeat rebuilds it or sets the entry aside.
-	if not flat then return {8, 1000} end
+	if not flat then return nil end
 	local origin = entry
 	if stream == P .. 'inbox' then
 		for i = 1, #flat, 2 do
 			if flat[i] == 'weir.origin' then origin = flat[i + 1] end
 		end
 	end
-	redis.call('RPUSH', task .. ':waiting', pack_fields(with_control(flat, unescape(id), origin, wake)))
+	return pack_fields(with_control(flat, unescape(id), origin, number))
+end
+
+-- 2. It is for later: its copy waits, under a wake number that only the promoted one has. Nobody owns it meanwhile.
+local due = tonumber(ARGV[14] or 0)
+if not state and due > now and due <= now + 315360000000 then
+	local packed = copy(1)
+	if not packed then return {8, 1000} end
+	if fence then opened(task) end
+	redis.call('HSET', task, 'fence', fence or '0', u .. 'state', 'SCHEDULED', u .. 'work', ARGV[7], u .. 'wake', '1',
+		u .. 'created', now, u .. 'updated', now)
+	put(task, u .. 'type', kind)
+	redis.call('HSET', task .. ':body', unit, packed)
+	redis.call('ZADD', P .. 'due', ARGV[14], 'r:' .. member)
+	index(P, escaped_kind, member, nil, 'SCHEDULED', now)
+	return {3}
+end
+
+-- 3. Another live node owns the task: the entry waits with it.
+if left > 0 then
+	local packed = copy(wake)
+	-- It cannot wait without a body; the next heartbeat rebuilds it or sets it aside.
+	if not packed then return {8, 1000} end
+	redis.call('RPUSH', task .. ':waiting', packed)
 	redis.call('HINCRBY', task, 'queued', 1)
 	redis.call('XACK', stream, group, entry)
 	if stream == P .. 'inbox' then redis.call('XDEL', stream, entry) end
@@ -118,7 +143,7 @@ if left > 0 then
 	return {4}
 end
 
--- 3. The ledger, and what the end of the activation before costs.
+-- 4. The ledger, and what the end of the activation before costs.
 local classes = {'failures', 'crashes', 'timeouts', 'deaths', 'blamed', 'interruptions', 'waits'}
 local names = {}
 for i, class in ipairs(classes) do names[i] = u .. class end
@@ -180,20 +205,18 @@ if state == 'RUNNING' and h[5] then
 			end
 		end
 	end
-elseif not state and not fence and too_often ~= '0' then
+elseif not state and (not fence or fence == '0') and too_often ~= '0' then
 	-- In a task of which something has begun, it waited for its turn while its nodes died: that proves nothing.
 	condemned = 'NEVER_BEGUN'
 	detail = 'delivered ' .. too_often .. ' times and never begun'
 end
 
-local escaped_kind = escape(kind)
-
--- 4. A suspect runs on trial, one at a time on a node, so that the next death has one culprit.
+-- 5. A suspect runs on trial, one at a time on a node, so that the next death has one culprit.
 local trial = 0
 if ledger.deaths >= 2 and not condemned then
 	local other = redis.call('HMGET', life, 'trial', 'trial_until')
 	local left = other[1] and other[1] ~= member and tonumber(other[2] or 0) - now or 0
-	if left > 0 or not ARGV[13] then
+	if left > 0 or ARGV[13] ~= '1' then
 		if #set > 0 then
 			index(P, escaped_kind, member, state, nil, now)
 			-- Charged once: the unit is PENDING now, and asking again finds nobody's death. What only waits owns nothing.
@@ -208,7 +231,7 @@ if ledger.deaths >= 2 and not condemned then
 	trial = 1
 end
 
--- 5. Ours.
+-- 6. Ours.
 local number = string.format('%d', tonumber(fence or 0) + 1)
 if not state then
 	if fence then opened(task) end
@@ -216,7 +239,12 @@ if not state then
 	put(task, u .. 'type', kind)
 else
 	if redis.call('PTTL', task) >= 0 then opened(task) end
-	if not l[10] and l[9] then set[#set + 1], set[#set + 2] = u .. 'created', l[9] end
+	if state == 'SCHEDULED' then
+		redis.call('HDEL', task, u .. 'created') -- it waited: this is its first begin
+		created = now
+	elseif not l[10] and l[9] then
+		set[#set + 1], set[#set + 2] = u .. 'created', l[9]
+	end
 	if state ~= 'RUNNING' then
 		index(P, escaped_kind, member, state, nil, now)
 		if reason then redis.call('HDEL', task, u .. 'reason') end

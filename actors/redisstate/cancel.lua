@@ -1,7 +1,7 @@
 -- cancel.lua: end a task, or one unit of it, before its time.
 --
 -- KEYS[1]  the task's hash
--- KEYS[2]  the submit marker of the task id: a hash, escaped unit → "<entry id> <work hash> <type>"
+-- KEYS[2]  the submit marker of the task id; see messages/layout.go
 -- ARGV[1]  P, the group's key prefix
 -- ARGV[2]  1 for one unit, 0 for all of the task
 -- ARGV[3]  escaped unit; of a task that is not known and gets a record all the same (ARGV[8]) in either case
@@ -24,6 +24,7 @@ local keep, why, by = tonumber(ARGV[4]), ARGV[5], ARGV[6]
 local now = now_ms()
 local eid = string.sub(task, #P + 6)
 local units, known = {}, {} -- escaped units; what is known of each
+local longest = 0 -- ms until the last of them joins the stream
 local function add(eunit, what)
 	if ARGV[2] == '1' and eunit ~= which then return end
 	if not known[eunit] then units[#units + 1] = eunit end
@@ -39,9 +40,17 @@ for _, name in ipairs(redis.call('HKEYS', task)) do
 end
 local marks = redis.call('HGETALL', KEYS[2])
 for i = 1, #marks, 2 do
-	local ms, work, kind = string.match(marks[i + 1], '^(%d+)%S* (%S*) (.*)$')
-	add(marks[i], {type = kind, work = work ~= '' and work or nil, created = ms})
+	local ms, place, work, kind = string.match(marks[i + 1], '^(%d+)(%S*) (%S*) (.*)$')
+	local what = {type = kind, work = work ~= '' and work or nil, created = ms}
+	if place == '@' then
+		-- It joins the stream all the same, for other groups may want it: the record must be there when it comes.
+		what.state = 'SCHEDULED'
+		local due = redis.call('ZSCORE', string.match(KEYS[2], '^(.*:)submitted:') .. 'delayed', eid .. ':' .. marks[i])
+		longest = math.max(longest, tonumber(due or 0) - now)
+	end
+	add(marks[i], what)
 end
+if keep > 0 then keep = keep + longest end
 -- What waits with the task for its turn was acknowledged, and may have no record.
 if redis.call('HEXISTS', task, 'queued') == 1 then
 	for _, packed in ipairs(redis.call('LRANGE', task .. ':waiting', 0, -1)) do

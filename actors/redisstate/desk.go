@@ -51,13 +51,23 @@ func (s *State) Task(ctx context.Context, id string) (*actors.TaskRecord, error)
 	}
 	for name, h := range units {
 		if h["state"] != "" {
-			r.Units = append(r.Units, *unitRecord(messages.Unescape(name), h))
+			unit := unitRecord(messages.Unescape(name), h)
+			if err := s.addDue(ctx, b, id, unit); err != nil {
+				return nil, err
+			}
+			if err := s.addWaits(ctx, b, id, unit, waits.Val()); err != nil {
+				return nil, err
+			}
+			r.Units = append(r.Units, *unit)
 		}
 	}
 	for _, name := range slices.Sorted(maps.Keys(marker.Val())) {
-		entry, unit := pendingUnit(messages.Unescape(name), marker.Val()[name])
+		entry, unit := submittedUnit(messages.Unescape(name), marker.Val()[name])
 		r.EntryID = cmp.Or(r.EntryID, entry)
 		if units[name]["state"] == "" {
+			if err := s.addDelay(ctx, b, id, unit); err != nil {
+				return nil, err
+			}
 			r.Units = append(r.Units, *unit)
 		}
 		for i := range r.Units {
@@ -77,14 +87,6 @@ func (s *State) Task(ctx context.Context, id string) (*actors.TaskRecord, error)
 	}
 	if unread, ok := mail.Val()[0].(string); ok {
 		r.Unread, _ = strconv.ParseInt(unread, 10, 64)
-	}
-	for i := range r.Units {
-		if err := s.addDue(ctx, b, id, &r.Units[i]); err != nil {
-			return nil, err
-		}
-		if err := s.addWaits(ctx, b, id, &r.Units[i], waits.Val()); err != nil {
-			return nil, err
-		}
 	}
 	return r, nil
 }
@@ -123,31 +125,49 @@ func (s *State) Unit(ctx context.Context, id, unit string) (*actors.UnitRecord, 
 		if marker.Val() == "" {
 			return nil, fmt.Errorf("task %.80q: %w", id, actors.ErrNoTask)
 		}
-		_, u := pendingUnit(unit, marker.Val())
-		return u, nil
+		_, u := submittedUnit(unit, marker.Val())
+		return u, s.addDelay(ctx, b, id, u)
 	}
 	u := unitRecord(unit, h)
 	if marker.Val() != "" {
-		_, p := pendingUnit(unit, marker.Val())
+		_, p := submittedUnit(unit, marker.Val())
 		u.Created = submittedAt(u.Created, p.Created)
 	}
 	return u, s.addDue(ctx, b, id, u)
 }
 
-// addDue says when a RETRYING unit runs again.
-func (s *State) addDue(ctx context.Context, b *binding, id string, u *actors.UnitRecord) error {
-	if u.State != messages.State_STATE_RETRYING {
+// addDue says when a RETRYING or SCHEDULED unit of a record runs.
+func (s *State) addDue(ctx context.Context, b *binding, id string, u *actors.UnitRecord) (err error) {
+	if u.State == messages.State_STATE_RETRYING || u.State == messages.State_STATE_SCHEDULED {
+		u.Due, err = s.score(ctx, b.keys.Due(), "r:"+member(id, u.Unit)) // none: promoted, it waits in the inbox
+	}
+	return err
+}
+
+// addDelay says when a unit without a record joins the stream. One that has joined it meanwhile is PENDING.
+func (s *State) addDelay(ctx context.Context, b *binding, id string, u *actors.UnitRecord) (err error) {
+	if u.State != messages.State_STATE_SCHEDULED {
 		return nil
 	}
-	at, err := s.rdb.ZScore(ctx, b.keys.Due(), "r:"+messages.Escape(id)+":"+messages.Escape(u.Unit)).Result()
-	switch {
-	case errors.Is(err, redis.Nil): // promoted: it waits in the inbox
-	case err != nil:
-		return fmt.Errorf("read when task %.80q is due: %w", id, err)
-	default:
-		u.Due = time.UnixMilli(int64(at))
+	if u.Due, err = s.score(ctx, b.keys.Delayed(), member(id, u.Unit)); err == nil && u.Due.IsZero() {
+		u.State = messages.State_STATE_PENDING
 	}
-	return nil
+	return err
+}
+
+// member names a unit in the sets.
+func member(id, unit string) string { return messages.Escape(id) + ":" + messages.Escape(unit) }
+
+// score reads a time from a sorted set, the zero time where the member is not in it.
+func (s *State) score(ctx context.Context, key, member string) (time.Time, error) {
+	at, err := s.rdb.ZScore(ctx, key, member).Result()
+	switch {
+	case errors.Is(err, redis.Nil):
+		return time.Time{}, nil
+	case err != nil:
+		return time.Time{}, fmt.Errorf("read when unit %.80q is due: %w", member, err)
+	}
+	return time.UnixMilli(int64(at)), nil
 }
 
 // addWaits says what a unit waits for. One that cannot be read is shown without what ends it.
@@ -248,15 +268,23 @@ func submittedAt(created, submitted time.Time) time.Time {
 	return submitted
 }
 
-// pendingUnit is what the submit marker tells of a unit that was never begun: "<entry id> <work> <type>".
-func pendingUnit(unit, marker string) (entryID string, u *actors.UnitRecord) {
+// submittedUnit is what the submit marker tells of a unit that was never begun; its forms are in messages/layout.go.
+func submittedUnit(unit, marker string) (entryID string, u *actors.UnitRecord) {
 	f := strings.SplitN(marker, " ", 3)
-	ms, _, _ := strings.Cut(f[0], "-")
-	u = &actors.UnitRecord{Unit: unit, State: messages.State_STATE_PENDING, Created: msTime(ms), Updated: msTime(ms)}
+	created, entryID, delayed := strings.Cut(f[0], "@")
+	if !delayed {
+		entryID = f[0]
+		created, _, _ = strings.Cut(entryID, "-")
+	}
+	u = &actors.UnitRecord{Unit: unit, State: messages.State_STATE_PENDING, Created: msTime(created)}
+	if entryID == "" {
+		u.State = messages.State_STATE_SCHEDULED
+	}
+	u.Updated = u.Created
 	if len(f) == 3 {
 		u.Type = f[2]
 	}
-	return f[0], u
+	return entryID, u
 }
 
 // logLine reads "<ms> <what> <detail>".

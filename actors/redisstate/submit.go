@@ -3,6 +3,7 @@ package redisstate
 import (
 	"context"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/weir-run/weir/actors"
@@ -44,13 +45,29 @@ func (s *State) Submit(ctx context.Context, tasks []actors.Submission) ([]actors
 }
 
 func submitCall(b *binding, t actors.Submission) *call {
-	args := make([]string, 0, 5+2*len(t.Fields))
-	args = append(args, messages.Escape(t.Unit), t.Work, b.typeOf(t), number(max(0, t.MaxLen)), number(markerMS(t)))
+	args := make([]string, 0, 6+2*len(t.Fields))
+	args = append(args, messages.Escape(t.Unit), t.Work, b.typeOf(t), number(max(0, t.MaxLen)), number(markerMS(t)), when(t))
 	for _, f := range t.Fields {
 		args = append(args, f.Name, f.Value)
 	}
 	return newCall(submitScript, []string{b.keys.Stream, b.keys.Submitted(t.ID)}, args)
 }
+
+// when is the argument of submit.lua that tells when a task joins the stream, and what its unique key is.
+func when(t actors.Submission) string {
+	if t.Delay <= 0 && t.At.IsZero() && t.Unique == "" {
+		return ""
+	}
+	at := int64(0)
+	if !t.At.IsZero() {
+		at = max(0, ceilMS(t.At))
+	}
+	delay := max(0, t.Delay+time.Millisecond-1).Milliseconds()
+	return fmt.Sprintf("%d %d %d %s", delay, at, ttlMS(t.For), messages.Escape(t.Unique))
+}
+
+// ceilMS is a time in Unix ms, the next one where it is between two: never early.
+func ceilMS(t time.Time) int64 { return t.Add(time.Millisecond - time.Nanosecond).UnixMilli() }
 
 // markerMS is how long the marker of a submission is kept.
 func markerMS(t actors.Submission) int64 {
@@ -83,7 +100,7 @@ func submitAnswer(c *call) (actors.Submitted, error) {
 		return actors.Submitted{}, c.err
 	}
 	r := replyReader{list: asList(c.reply)}
-	what, a := r.int(), actors.Submitted{EntryID: r.string()}
+	what, a := r.int(), actors.Submitted{EntryID: r.string(), Due: msTime(r.string())}
 	switch what {
 	case 1:
 	case 2:
@@ -92,6 +109,10 @@ func submitAnswer(c *call) (actors.Submitted, error) {
 		a.Err = actors.ErrConflict
 	case 4:
 		a.Err = actors.ErrBacklogFull
+	case 5:
+		a.Known = true
+		id, unit, _ := strings.Cut(r.string(), ":")
+		a.ID, a.Unit = messages.Unescape(id), messages.Unescape(unit)
 	default:
 		return a, fmt.Errorf("submit.lua answered %d", what)
 	}

@@ -203,7 +203,17 @@ func (w *world) all(t testing.TB) []string {
 
 func (w *world) Due(t testing.TB) map[string]time.Time {
 	t.Helper()
-	got, err := w.rdb.ZRangeWithScores(t.Context(), w.keys.Due(), 0, -1).Result()
+	return w.times(t, w.keys.Due())
+}
+
+func (w *world) Delayed(t testing.TB) map[string]time.Time {
+	t.Helper()
+	return w.times(t, w.keys.Delayed())
+}
+
+func (w *world) times(t testing.TB, key string) map[string]time.Time {
+	t.Helper()
+	got, err := w.rdb.ZRangeWithScores(t.Context(), key, 0, -1).Result()
 	require.NoError(t, err)
 	due := map[string]time.Time{}
 	for _, z := range got {

@@ -169,6 +169,8 @@ func TestValidate(t *testing.T) {
 		"Overlap (\"some\")":       func(s *Schedule) { s.Overlap = "some" },
 		"makes tasks overlap":      func(s *Schedule) { s.Missed, s.Overlap = RunAll, Skip },
 		"Task.ID":                  func(s *Schedule) { s.Task.ID = "x" },
+		"Task.Delay":               func(s *Schedule) { s.Task.Delay = 1 },
+		"Delay, At, Unique and":    func(s *Schedule) { s.Task.Unique, s.Task.For = "k", time.Hour },
 		"Task.Type":                func(s *Schedule) { s.Task.Type = "" },
 		"Task.Payload":             func(s *Schedule) { s.Task.Payload = func() {} },
 		"comes twice":              func(s *Schedule) { s.Task.Fields = []actors.Field{{Name: "a"}, {Name: "a"}} },
@@ -185,7 +187,7 @@ func TestValidate(t *testing.T) {
 // A field that NewTask gets must be a part of a schedule as data, or be refused there.
 func TestEveryFieldOfATaskIsKeptOrRefused(t *testing.T) {
 	kept := []string{"Type", "Payload", "Fields"}
-	refused := []string{"ID", "Step"}
+	refused := []string{"ID", "Step", "Delay", "At", "Unique", "For"}
 	for f := range reflect.TypeFor[actors.NewTask]().Fields() {
 		require.Contains(t, append(kept, refused...), f.Name, "say in data.go and check what a schedule does with it")
 	}

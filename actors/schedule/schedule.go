@@ -128,6 +128,8 @@ func (s Schedule) check() error {
 		return fmt.Errorf("Missed (%s) makes tasks overlap, which Overlap (%s) does not let them", s.Missed, s.Overlap)
 	case s.Task.ID != "" || s.Task.Step != "":
 		return fmt.Errorf("Task.ID (%q) and Task.Step (%q) must be empty: a tick gives its task an id", s.Task.ID, s.Task.Step)
+	case s.Task.Delay != 0 || !s.Task.At.IsZero() || s.Task.Unique != "" || s.Task.For != 0:
+		return errors.New("Task.Delay, At, Unique and For must be empty: a tick says when its task runs, and there is one of each")
 	case s.Task.Type == "":
 		return errors.New("Task.Type must be set")
 	}

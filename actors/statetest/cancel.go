@@ -44,6 +44,27 @@ func was(unit string, s messages.State) []actors.CancelledUnit {
 }
 
 var cancelCases = map[string]func(*testing.T, *rig){
+	"what was submitted for later is cancelled before and after it joins the stream": func(t *testing.T, r *rig) {
+		got := r.submit(delayed(newTask("a"), 1000*time.Hour))[0]
+		require.Equal(t, []actors.CancelledUnit{{Was: messages.State_STATE_SCHEDULED}}, r.cancel("a", ""))
+		u := r.unit(newTask("a"))
+		require.Equal(t, messages.State_STATE_CANCELLED, u.State)
+		require.Equal(t, "noop", u.Type)
+		require.Greater(t, r.record("a").TTL, time.Until(got.Due)+time.Hour, "it is known when its entry comes")
+		require.Len(t, r.World.Delayed(t), 1, "other groups may want it")
+		r.deliver(newTask("a"), here).answers(actors.CancelledBefore)
+	},
+	"an entry for later is cancelled while it waits": func(t *testing.T, r *rig) {
+		w := r.deliver(newTask("a"), here)
+		w.due = r.World.Now(t).Add(time.Hour)
+		w.answers(actors.Elsewhere)
+		require.Equal(t, []actors.CancelledUnit{{Was: messages.State_STATE_SCHEDULED}}, r.cancel("a", ""))
+		require.Empty(t, r.World.Due(t))
+		require.Empty(t, r.World.Index(t, messages.State_STATE_SCHEDULED, "noop"))
+		require.Equal(t, []string{"a:"}, r.World.Index(t, messages.State_STATE_CANCELLED, "noop"))
+		require.Positive(t, r.record("a").TTL)
+		w.answers(actors.CancelledBefore)
+	},
 	"a running unit is ended at once, and its runner writes nothing more": func(t *testing.T, r *rig) {
 		w := r.deliver(newTask("a{}"), here)
 		b := w.run()

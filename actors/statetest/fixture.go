@@ -61,8 +61,10 @@ type World interface {
 	// Due lists what happens at a time: "r:<escaped id>:<escaped unit>" for a retry, "w:<escaped id>:<escaped unit>:<escaped
 	// name>" for the end of a wait's time, "q:<escaped id>" for the check of a waiting list.
 	Due(t testing.TB) map[string]time.Time
-	// Promote moves a RETRYING unit's copied entry to the inbox with its control fields, whether it is due or not, as the
-	// tick does: the unit stays RETRYING.
+	// Delayed lists what waits to join the public stream: "<escaped id>:<escaped unit>".
+	Delayed(t testing.TB) map[string]time.Time
+	// Promote moves a RETRYING or SCHEDULED unit's copied entry to the inbox with its control fields, whether it is due or not, as the
+	// tick does: the unit keeps its state.
 	Promote(t testing.TB, taskID, unit string)
 	// Pass makes d pass for all that is due at a time, and for nothing else.
 	Pass(t testing.TB, d time.Duration)

@@ -3,6 +3,7 @@ package statetest
 import (
 	"errors"
 	"testing"
+	"time"
 
 	"pgregory.net/rapid"
 
@@ -26,6 +27,7 @@ type held struct {
 	node string
 	wake uint64
 	act  uint64
+	due  time.Time // that the entry names
 }
 
 type model struct {
@@ -50,9 +52,17 @@ func (m *model) fatalf(format string, args ...any) { m.rt.Fatalf(format, args...
 // ask begins and checks the answer against the model.
 func (m *model) ask(h *held, req actors.BeginRequest) {
 	u, id := h.unit, h.unit.task.GetTaskId()
+	req.Due = h.due
 	b, err := m.State.Begin(m.t.Context(), req)
 	if err != nil {
 		m.fatalf("begin: %v", err)
+	}
+	if u.state == 0 && !h.due.IsZero() {
+		if b.Answer != actors.Elsewhere {
+			m.fatalf("answer %v to an entry for later", b.Answer)
+		}
+		u.state = messages.State_STATE_SCHEDULED
+		return // it may be asked again before it is settled
 	}
 	final := final(u.state)
 	switch b.Answer {
@@ -83,7 +93,7 @@ func (m *model) ask(h *held, req actors.BeginRequest) {
 		m.bereaved(h)
 		m.settle(h)
 	case actors.Elsewhere:
-		if final {
+		if final || u.state == 0 {
 			m.fatalf("elsewhere, but the unit is %v", u.state)
 		}
 		m.bereaved(h)

@@ -44,7 +44,11 @@ func (m *model) deliver(rt *rapid.T) {
 	node := rapid.SampledFrom([]string{here, there, third}).Draw(rt, "node")
 	ref := m.World.Deliver(m.t, false, consumerOf(node), fieldsOf(task))
 	m.acts++
-	m.held = append(m.held, &held{ref: ref, unit: u, node: node, act: m.acts})
+	h := &held{ref: ref, unit: u, node: node, act: m.acts}
+	if rapid.IntRange(0, 3).Draw(rt, "for later") == 0 {
+		h.due = m.World.Now(m.t).Add(time.Hour)
+	}
+	m.held = append(m.held, h)
 }
 
 func (m *model) drop(h *held) {
@@ -211,10 +215,10 @@ func (m *model) die(rt *rapid.T) {
 	m.setLive(node, !m.live[node])
 }
 
-// promote lets every retry be due.
+// promote lets every retry, and every unit that waits for its time, be due.
 func (m *model) promote(*rapid.T) {
 	for _, u := range m.units {
-		if u.state != messages.State_STATE_RETRYING {
+		if u.state != messages.State_STATE_RETRYING && u.state != messages.State_STATE_SCHEDULED {
 			continue
 		}
 		if _, waits := m.World.Due(m.t)["r:"+member(u.task)]; waits {

@@ -47,6 +47,7 @@ type work struct {
 	deliveries int64
 	node       string
 	act        uint64
+	due        time.Time // that the entry names
 }
 
 func fieldsOf(t *messages.Task) []messages.Pair {
@@ -100,7 +101,7 @@ func (w *work) again() *work {
 func (w *work) request() actors.BeginRequest {
 	return actors.BeginRequest{
 		Task: w.task, Entry: w.ref, Deliveries: w.deliveries, Wake: w.wake,
-		Consumer: consumerOf(w.node), Incarnation: w.node, Activation: w.act, MaxDeliveries: 3,
+		Consumer: consumerOf(w.node), Incarnation: w.node, Activation: w.act, MaxDeliveries: 3, Due: w.due,
 	}
 }
 

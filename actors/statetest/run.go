@@ -19,6 +19,7 @@ func Run(t *testing.T, fresh func(t *testing.T) Fixture) {
 		{"Mail", mailCases},
 		{"Desk", deskCases},
 		{"List", listCases},
+		{"Later", laterCases},
 		{"Identity", identityCases},
 		{"Schedule", scheduleCases},
 		{"Quota", quotaCases},

@@ -156,6 +156,70 @@ func TestSubmitAFile(t *testing.T) {
 	require.Contains(t, o.err, `unknown field "typ"`)
 }
 
+func TestSubmitForLater(t *testing.T) {
+	s := newSite(t)
+	s.worker("--lease", "900ms")
+	out := s.ok("submit", "--type", "echo", "--id", "far", "--delay", "2h")
+	require.Regexp(t, `^task far: new, is due \d{4}-.* \(in (2h00m|1h59m)[^)]*\)\n$`, out)
+	require.Regexp(t, `^task far: known, is due `, s.ok("submit", "--type", "echo", "--id", "far", "--delay", "5s"))
+	v := data[task](s, "task", "far")
+	require.Equal(t, "SCHEDULED", v.State)
+	require.Empty(t, v.EntryID)
+	require.WithinDuration(t, time.Now().Add(2*time.Hour), *v.Units[0].DueAt, time.Minute)
+	require.Regexp(t, `due +\d{4}-`, s.ok("task", "far"))
+
+	at := time.Now().Add(time.Hour).Truncate(time.Second)
+	got := data[submitted](s, "submit", "--type", "echo", "--id", "at", "--at", at.Format(time.RFC3339))
+	require.True(t, got.Tasks[0].DueAt.Equal(at))
+	require.Empty(t, got.Tasks[0].EntryID)
+
+	// A producer that knows nothing of Weir names a time with its entry.
+	s.xadd("task_id", "raw", "type", "echo", "payload", "{}", "due", fmt.Sprint(at.UnixMilli()))
+	eventually(t, "it waits for its time", func() bool { return s.state("raw") == "SCHEDULED" })
+	v = data[task](s, "task", "raw")
+	require.True(t, v.Units[0].DueAt.Equal(at))
+	st := data[status](s, "status")
+	require.EqualValues(t, 3, st.States["SCHEDULED"])
+	require.EqualValues(t, 2, st.Delayed)
+	require.EqualValues(t, 1, st.Due)
+	require.Zero(t, st.Pending)
+	require.Regexp(t, `delayed +2 to join the stream`, s.ok("status"))
+
+	began := time.Now()
+	got = data[submitted](s, "submit", "--type", "echo", "--id", "soon", "--delay", "1s", "--wait")
+	require.Equal(t, "SUCCEEDED", got.Tasks[0].State)
+	require.GreaterOrEqual(t, time.Since(began), time.Second)
+	s.xadd("task_id", "raw2", "type", "echo", "payload", "{}", "due", fmt.Sprint(time.Now().Add(time.Second).UnixMilli()))
+	eventually(t, "its time has come", func() bool { return s.state("raw2") == "SUCCEEDED" })
+
+	o := s.run("submit", "--type", "echo", "--id", "far", "--wait", "--timeout", "100ms")
+	require.Equal(t, 1, o.code)
+	require.Contains(t, o.out, "SCHEDULED")
+	require.Contains(t, o.out, "it is due")
+}
+
+func TestSubmitUnique(t *testing.T) {
+	s := newSite(t)
+	require.Regexp(t, `^task a: new, `, s.ok("submit", "--type", "echo", "--id", "a", "--unique", "k", "--for", "1h"))
+	require.Regexp(t, `^task a: known, entry `, s.ok("submit", "--type", "echo", "--id", "b", "--payload", "2", "--unique", "k", "--for", "1h"))
+	lines := `{"id":"c","unique":"k","for":"1h"}
+{"id":"d","delay":"1h"}
+{"id":"e"}
+{"id":"f","at":"2031-05-04T15:00:00Z","unique":"k2","for":"10m"}
+`
+	o := command(t, s.env, lines, "submit", "--type", "echo", "--delay", "2h", "--json", "-")
+	require.Zero(t, o.code, o.err)
+	var got submitted
+	require.NoError(t, json.Unmarshal([]byte(o.out), &got))
+	require.Equal(t, 3, got.New)
+	require.Equal(t, "a", got.Tasks[0].TaskID)
+	require.True(t, got.Tasks[0].Known)
+	require.WithinDuration(t, time.Now().Add(time.Hour), *got.Tasks[1].DueAt, time.Minute)
+	require.WithinDuration(t, time.Now().Add(2*time.Hour), *got.Tasks[2].DueAt, time.Minute, "what a line does not say, the flags do")
+	require.Equal(t, 2031, got.Tasks[3].DueAt.Year())
+	require.EqualValues(t, 3, data[status](s, "status").States["SCHEDULED"])
+}
+
 func TestSubmitMany(t *testing.T) {
 	s := newSite(t)
 	out := s.ok("submit", "--type", "noop", "--id", "m", "--count", "2500")

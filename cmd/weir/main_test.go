@@ -256,6 +256,7 @@ type (
 			TaskID  string          `json:"task_id"`
 			EntryID string          `json:"entry_id"`
 			Known   bool            `json:"known"`
+			DueAt   *time.Time      `json:"due_at"`
 			Before  string          `json:"state_before"`
 			State   string          `json:"state"`
 			Reason  string          `json:"reason"`
@@ -279,6 +280,7 @@ type (
 			Result   json.RawMessage  `json:"result"`
 			Reason   string           `json:"reason"`
 			Error    string           `json:"error"`
+			DueAt    *time.Time       `json:"due_at"`
 			Steps    []struct {
 				Step   string          `json:"step"`
 				Status string          `json:"status"`
@@ -303,6 +305,8 @@ type (
 		Lag      int64            `json:"lag"`
 		Pending  int64            `json:"pending"`
 		Dead     int64            `json:"dead"`
+		Due      int64            `json:"due"`
+		Delayed  int64            `json:"delayed"`
 		States   map[string]int64 `json:"states"`
 		Unserved []string         `json:"unserved"`
 		Waiting  []struct {

@@ -1,6 +1,7 @@
 package memstream
 
 import (
+	"cmp"
 	"time"
 
 	"github.com/weir-run/weir/messages"
@@ -11,6 +12,7 @@ import (
 type Known struct {
 	Type, Work string
 	CreatedMS  int64
+	State      messages.State // 0 for PENDING
 }
 
 // CancelUnit ends a unit as CANCELLED, whatever it was doing, and returns the state that it had: PENDING for one without a
@@ -35,7 +37,7 @@ func (w *world) cancel(id, unit string, now int64, ttl time.Duration, why, by st
 	case Ended(was):
 		return was, true
 	case was == 0:
-		was = messages.State_STATE_PENDING
+		was = cmp.Or(known.State, messages.State_STATE_PENDING)
 	}
 	running := was == messages.State_STATE_RUNNING
 	free := t.Owner == "" || running && t.Owner == u.Run.Incarnation

@@ -132,12 +132,20 @@ func (f *fixture) End(taskID, unit string) {
 }
 
 func (f *fixture) Retry(taskID, unit string, d time.Duration, fields []messages.Pair) {
+	f.due(taskID, unit, messages.State_STATE_RETRYING, d, fields)
+}
+
+func (f *fixture) Schedule(taskID, unit string, d time.Duration, fields []messages.Pair) {
+	f.due(taskID, unit, messages.State_STATE_SCHEDULED, d, fields)
+}
+
+func (f *fixture) due(taskID, unit string, state messages.State, d time.Duration, fields []messages.Pair) {
 	f.script(func(tx *Tx) {
 		t, u := unitOf(tx, taskID, unit)
 		u.Wake++
 		tx.Keep(messages.Ref{}, taskID, unit, fields, control(fields, messages.ControlOrigin))
 		tx.DueAt(taskID, unit, tx.NowMS+d.Milliseconds())
-		tx.Become(t, u, messages.State_STATE_RETRYING, false)
+		tx.Become(t, u, state, false)
 		t.Owner = ""
 	})
 }
@@ -152,6 +160,17 @@ func (f *fixture) Park(taskID, unit, wait string, d time.Duration, fields []mess
 		tx.Become(t, u, messages.State_STATE_WAITING, false)
 		t.Owner = ""
 	})
+}
+
+func (f *fixture) Delay(taskID, unit string, d time.Duration, fields []messages.Pair) {
+	f.script(func(tx *Tx) {
+		tx.Delay(taskID, unit, Delayed{AtMS: tx.NowMS + d.Milliseconds(), TTL: time.Hour, Mark: Mark{Work: "w", Type: "t"}, Fields: fields})
+	})
+}
+
+func (f *fixture) Submitted(taskID, unit string) (id string) {
+	f.script(func(tx *Tx) { id = tx.Marks(taskID)[unit].EntryID })
+	return id
 }
 
 func (f *fixture) Queue(taskID string, fields []messages.Pair) {

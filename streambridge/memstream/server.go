@@ -21,16 +21,21 @@ type Server struct {
 
 // data is all that FlushAll throws away.
 type data struct {
-	logs   map[string]*log
-	worlds map[string]*world // by key prefix
-	marks  map[string]*marks // submit markers, by key
-	plans  map[string]*plans // schedules, by stream
-	expiry expiry
-	epochs uint64 // survives FlushAll, so that no epoch comes twice
+	logs    map[string]*log
+	worlds  map[string]*world              // by key prefix
+	marks   map[string]*marks              // submit markers, by key
+	plans   map[string]*plans              // schedules, by stream
+	delayed map[string]map[string]*Delayed // by key and member
+	uniques map[string]*unique             // unique keys that are taken, by key
+	expiry  expiry
+	epochs  uint64 // survives FlushAll, so that no epoch comes twice
 }
 
 func newData() *data {
-	return &data{logs: map[string]*log{}, worlds: map[string]*world{}, marks: map[string]*marks{}, plans: map[string]*plans{}}
+	return &data{
+		logs: map[string]*log{}, worlds: map[string]*world{}, marks: map[string]*marks{}, plans: map[string]*plans{},
+		delayed: map[string]map[string]*Delayed{}, uniques: map[string]*unique{},
+	}
 }
 
 // NewServer makes an empty server.

@@ -100,6 +100,8 @@ func (w *world) countStates(st *streambridge.Status) {
 			st.States[name(k.state)] += int64(len(members))
 		}
 	}
+	st.Delayed = int64(len(w.data.delayed[w.keys.Delayed()]))
+	st.States[name(messages.State_STATE_SCHEDULED)] += st.Delayed
 	st.States[name(messages.State_STATE_SUCCEEDED)] = w.counts["succeeded"]
 	st.States[name(messages.State_STATE_RUNNING)] = st.Pending
 	st.States[name(messages.State_STATE_PENDING)] = st.Lag

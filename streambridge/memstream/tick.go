@@ -14,6 +14,9 @@ import (
 // perTick is how many due members, and how many entries of agent types, one tick moves; More says that there are more.
 const perTick = 200
 
+// perTickBytes is about how many bytes of delayed tasks one tick moves.
+const perTickBytes = 4 << 20
+
 // Tick is one turn of the clock; see streambridge.Upkeep.
 func (s *Stream) Tick(ctx context.Context, req streambridge.TickRequest) (t streambridge.Tick, err error) {
 	err = s.bound(ctx, "tick", func(w *world, now int64) error {
@@ -29,6 +32,8 @@ func (s *Stream) Tick(ctx context.Context, req streambridge.TickRequest) (t stre
 		s.hear(w, &t)
 		w.trim(now, &t)
 		w.promoteDue(now, &t)
+		joined, more := w.joinStream(now)
+		t.Joined, t.More = joined, t.More || more
 		s.drainTypes(w, now, req.Room, &t)
 		w.forgetSaved()
 		dead := s.roll(w, now, &t)
@@ -186,18 +191,22 @@ func (w *world) ripen(member, rest string, now int64) bool {
 	return t != nil && w.lookAt(t, key, now) && w.wakeUnit(t, key.Unit, now)
 }
 
-// promote puts the copy of a RETRYING unit's entry into the inbox, under the unit's wake number. The unit stays RETRYING
-// until it is begun.
+// promote puts the copy of a RETRYING or SCHEDULED unit's entry into the inbox, under the unit's wake number. The unit keeps
+// its state until it is begun.
 func (w *world) promote(task, unit string, now int64) bool {
 	u := w.task(task).unit(unit)
-	if u == nil || u.State != messages.State_STATE_RETRYING {
+	if u == nil || u.State != messages.State_STATE_RETRYING && u.State != messages.State_STATE_SCHEDULED {
 		return false
 	}
 	c := w.copies[unitKey{task, unit}]
 	if c == nil {
+		what := "to be retried"
+		if u.State == messages.State_STATE_SCHEDULED {
+			what = "to be run at its time"
+		}
 		b := streambridge.Burial{
 			Reason: messages.Reason_REASON_BODY_GONE, TaskID: task, Unit: unit, Type: u.Type,
-			Detail: "to be retried, and the copy of its entry is gone",
+			Detail: what + ", and the copy of its entry is gone",
 		}
 		w.bury(now, w.deadTTL, Letter{Reason: b.Reason, Detail: b.Detail, TaskID: task, Unit: unit, Type: u.Type})
 		w.fail(b, now, w.deadTTL)

@@ -147,61 +147,6 @@ func (tx *Tx) KeepLife(incarnation string) *Life { return tx.w.life(incarnation,
 // Member names a unit in the due set, the indexes and a trial: "<escaped id>:<escaped unit>".
 func Member(task, unit string) string { return member(task, unit) }
 
-// Add appends an entry to the public stream and returns its id.
-func (tx *Tx) Add(fields []messages.Pair) string {
-	return tx.w.data.make(tx.w.keys.Stream).add(tx.NowMS, fields).String()
-}
-
-// Length is how many entries the public stream holds.
-func (tx *Tx) Length() int64 {
-	if l := tx.w.data.log(tx.w.keys.Stream); l != nil {
-		return int64(l.entries.len())
-	}
-	return 0
-}
-
-// Mark says that a task was submitted to the stream; all its groups share it.
-type Mark struct {
-	EntryID string
-	Work    string
-	Type    string
-}
-
-// marks are the submit markers of a task id, by unit.
-type marks struct {
-	units   map[string]Mark
-	untilMS int64
-}
-
-// Marks returns the submit markers of a task id by unit; nil when it was not submitted, or too long ago.
-func (tx *Tx) Marks(id string) map[string]Mark {
-	if m := tx.w.data.marks[tx.w.keys.Submitted(id)]; m != nil {
-		return m.units
-	}
-	return nil
-}
-
-// SetMark writes the submit marker of a unit, and keeps those of its task id for ttl; ≤ 0 keeps them for ever.
-func (tx *Tx) SetMark(id, unit string, m Mark, ttl time.Duration) {
-	key, d := tx.w.keys.Submitted(id), tx.w.data
-	all := d.marks[key]
-	if all == nil {
-		all = &marks{units: map[string]Mark{}}
-		d.marks[key] = all
-	}
-	all.units[unit] = m
-	if all.untilMS = 0; ttl <= 0 {
-		return
-	}
-	all.untilMS = tx.NowMS + max(ttl.Milliseconds(), 1)
-	d.expiry.at(all.untilMS, func(now int64) int64 {
-		if due(all.untilMS, now) && d.marks[key] == all {
-			delete(d.marks, key)
-		}
-		return 0
-	})
-}
-
 // body finds an entry's fields in its stream.
 func (w *world) body(ref messages.Ref) (fields []messages.Pair, origin string, ok bool) {
 	if l := w.data.log(ref.Stream); l != nil {

@@ -169,18 +169,20 @@ func (w *world) ensure() uint64 {
 	return w.epoch
 }
 
-// settle acknowledges an entry, takes it out of the inbox, and forgets that it had a copy.
+// settle acknowledges an entry, takes it out of the inbox, and forgets that it had a copy. It reports whether it was pending:
+// after a loss of the group nothing is, and one of the inbox goes all the same.
 func (w *world) settle(ref messages.Ref) bool {
 	id, ok := parseID(ref.ID)
-	g := w.read(ref.Stream)
-	if !ok || g == nil || !g.ack(id) {
+	if !ok {
 		return false
 	}
-	if ref.Stream == w.keys.Inbox() {
-		w.data.log(ref.Stream).entries.remove(id)
+	g := w.read(ref.Stream)
+	pending := g != nil && g.ack(id)
+	if inbox := w.data.log(ref.Stream); inbox != nil && ref.Stream == w.keys.Inbox() {
+		inbox.entries.remove(id)
 	}
 	delete(w.saved, ref)
-	return true
+	return pending
 }
 
 // toInbox adds an entry that Weir itself makes.

@@ -32,14 +32,14 @@ func (s *Stream) Status(ctx context.Context) (streambridge.Status, error) {
 	if err != nil {
 		return streambridge.Status{}, fmt.Errorf("status of group %q: %w", b.names.Group, err)
 	}
-	row, err := asRow(reply, 13)
+	row, err := asRow(reply, 14)
 	if err != nil {
 		return streambridge.Status{}, fmt.Errorf("status of group %q: %w", b.names.Group, err)
 	}
 	out := streambridge.Status{
 		Stream: b.keys.Stream, Group: b.names.Group,
 		Length: asInt(row[0]), Inbox: asInt(row[1]), Lag: asInt(row[2]), Pending: asInt(row[3]),
-		Dead: asInt(row[6]), Due: asInt(row[7]),
+		Dead: asInt(row[6]), Due: asInt(row[7]), Delayed: asInt(row[13]),
 		States:       map[string]int64{"RUNNING": asInt(row[3])},
 		StreamExists: asInt(row[11]) == 1, GroupExists: asInt(row[12]) == 1,
 	}

@@ -68,6 +68,9 @@ local function shift(key, field)
   if v then redis.call('HSET', key, field, string.format('%.0f', v - d)) end
 end
 for _, key in ipairs(redis.call('KEYS', '*')) do
+  if string.match(key, ':delayed$') then
+    for _, m in ipairs(redis.call('ZRANGE', key, 0, -1)) do redis.call('ZINCRBY', key, -d, m) end
+  end
   if string.sub(key, 1, #P) == P then
     local rest, ttl = string.sub(key, #P + 1), redis.call('PTTL', key)
     if ttl > d then redis.call('PEXPIRE', key, ttl - d) elseif ttl >= 0 then redis.call('DEL', key) end
@@ -224,14 +227,47 @@ func member(taskID, unit string) string { return messages.Escape(taskID) + ":" +
 
 func (f *fixture) Retry(taskID, unit string, d time.Duration, fields []messages.Pair) {
 	f.t.Helper()
+	f.due(taskID, unit, "RETRYING", d, fields)
+}
+
+func (f *fixture) Schedule(taskID, unit string, d time.Duration, fields []messages.Pair) {
+	f.t.Helper()
+	f.due(taskID, unit, "SCHEDULED", d, fields)
+}
+
+func (f *fixture) Delay(taskID, unit string, d time.Duration, fields []messages.Pair) {
+	f.t.Helper()
+	now, m := f.now(), member(taskID, unit)
+	flat := messages.PackFields([]messages.Pair{{Name: "3600000", Value: strconv.FormatInt(now, 10)}, {Name: "w", Value: "t"}}) + messages.PackFields(fields)
+	require.NoError(f.t, f.rdb.HSet(ctx, f.keys.DelayedEntries(), m, flat).Err())
+	require.NoError(f.t, f.rdb.ZAdd(ctx, f.keys.Delayed(), redis.Z{Score: float64(now + d.Milliseconds()), Member: m}).Err())
+	marker := f.keys.Submitted(taskID)
+	require.NoError(f.t, f.rdb.HSet(ctx, marker, messages.Escape(unit), strconv.FormatInt(now, 10)+"@ w t").Err())
+	require.NoError(f.t, f.rdb.PExpire(ctx, marker, d+time.Hour).Err())
+}
+
+func (f *fixture) Submitted(taskID, unit string) string {
+	f.t.Helper()
+	marker, err := f.rdb.HGet(ctx, f.keys.Submitted(taskID), messages.Escape(unit)).Result()
+	require.NoError(f.t, err)
+	ttl, err := f.rdb.PTTL(ctx, f.keys.Submitted(taskID)).Result()
+	require.NoError(f.t, err)
+	require.Positive(f.t, ttl)
+	first, _, _ := strings.Cut(marker, " ")
+	_, id, _ := strings.Cut(first, "@")
+	return id
+}
+
+func (f *fixture) due(taskID, unit, state string, d time.Duration, fields []messages.Pair) {
+	f.t.Helper()
 	task := f.keys.Task(taskID)
 	require.NoError(f.t, f.rdb.HIncrBy(ctx, task, unitField(unit, "wake"), 1).Err())
-	f.set(taskID, unit, "state", "RETRYING", "type", "t")
+	f.set(taskID, unit, "state", state, "type", "t")
 	require.NoError(f.t, f.rdb.HDel(ctx, task, "owner").Err())
 	require.NoError(f.t, f.rdb.HSet(ctx, task+":body", messages.Escape(unit), messages.PackFields(fields)).Err())
 	at := f.now() + d.Milliseconds()
 	require.NoError(f.t, f.rdb.ZAdd(ctx, f.keys.Due(), redis.Z{Score: float64(at), Member: "r:" + member(taskID, unit)}).Err())
-	require.NoError(f.t, f.rdb.ZAdd(ctx, f.keys.Index("RETRYING", "t"), redis.Z{Score: float64(at), Member: member(taskID, unit)}).Err())
+	require.NoError(f.t, f.rdb.ZAdd(ctx, f.keys.Index(state, "t"), redis.Z{Score: float64(at), Member: member(taskID, unit)}).Err())
 	require.NoError(f.t, f.rdb.SAdd(ctx, f.keys.Prefix+"index:kinds", "t").Err())
 }
 

@@ -4,4 +4,4 @@
 -- Returns the group's epoch: another one than before when something was lost.
 -- Atomic because every reader of every node finds the loss at the same moment and the group must be made once, at one
 -- place. Repeated, it changes nothing.
-return ensure(ARGV[1], KEYS[1], ARGV[2], ARGV[3], now_ms())
+return ensure(ARGV[1], KEYS[1], ARGV[2], ARGV[3])

@@ -6,7 +6,7 @@
 -- nobody sees a node without one. Repeated, it finds the name its own.
 local P, group, me, inc, lease = ARGV[1], ARGV[2], ARGV[3], ARGV[4], ARGV[5]
 local ms = now_ms()
-local epoch = ensure(P, KEYS[1], group, inc, ms)
+local epoch = ensure(P, KEYS[1], group, inc)
 local had = redis.call('HMGET', P .. 'consumer:' .. escape(me), 'inc', 'client', 'beat')
 if had[1] and had[1] ~= inc then
   if had[1] ~= ARGV[10] and redis.call('EXISTS', P .. 'node:' .. had[1]) == 1 then

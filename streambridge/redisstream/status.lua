@@ -4,7 +4,7 @@
 -- Returns {length, inbox length, lag or -1, pending, id of the oldest pending entry or "", now ms, dead letters, due,
 --   states {name, count, …}, consumers {{name, incarnation, live, pending, idle ms, last tick ms or 0}, …},
 --   types {{agent type, entries, id of the oldest one, 1 when a live node runs it}, …}, 1 when the public stream exists,
---   1 when the group exists on it}.
+--   1 when the group exists on it, what waits to join the stream}.
 -- Atomic so that the numbers belong together. It writes nothing.
 local stream, inbox, P, group = KEYS[1], KEYS[2], ARGV[1], ARGV[2]
 local ms = now_ms()
@@ -39,11 +39,12 @@ for _, key in ipairs({stream, inbox}) do
   end
 end
 
-local states = {}
+local states, delayed = {}, redis.call('ZCARD', root(P) .. 'delayed')
 local kinds = redis.call('SMEMBERS', P .. 'index:kinds')
 for state in pairs(indexed) do
   local n = 0
   for _, k in ipairs(kinds) do n = n + redis.call('ZCARD', P .. 'index:' .. state .. ':' .. k) end
+  if state == 'SCHEDULED' then n = n + delayed end
   states[#states + 1] = state
   states[#states + 1] = n
 end
@@ -68,4 +69,4 @@ if #types > 0 then
 end
 return {redis.call('XLEN', stream), redis.call('XLEN', inbox), lag, waiting, oldest, ms, redis.call('XLEN', P .. 'dead'),
   redis.call('ZCARD', P .. 'due'), states, consumers, rows,
-  redis.call('EXISTS', stream), joined}
+  redis.call('EXISTS', stream), joined, delayed}

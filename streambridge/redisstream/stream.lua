@@ -58,7 +58,7 @@ end
 -- ensure makes the group where it is missing: on the public stream at the low-water mark kept in meta, on the inbox
 -- at the beginning (what was acknowledged there answers "done" again). It returns the group's epoch, which is another
 -- one after each loss: a node that knows an older one has lost what it held.
-local function ensure(P, stream, group, inc, ms)
+local function ensure(P, stream, group, inc)
   local made = false
   for _, key in ipairs({stream, P .. 'inbox'}) do
     if not find(groups(key), group) then
@@ -74,7 +74,8 @@ local function ensure(P, stream, group, inc, ms)
   end
   local epoch = redis.call('HGET', P .. 'meta', 'epoch')
   if made or not epoch then
-    epoch = string.format('%.0f-%s', ms, inc)
+    local t = redis.call('TIME') -- to the µs: it may be lost again within a ms
+    epoch = string.format('%s.%06d-%s', t[1], t[2], inc)
     redis.call('HSET', P .. 'meta', 'epoch', epoch)
   end
   return epoch
@@ -159,4 +160,30 @@ end
 local function usurped(P, me, inc)
   local owner = redis.call('HGET', P .. 'consumer:' .. escape(me), 'inc')
   return owner and owner ~= inc
+end
+
+-- root is what the keys of a stream start with that all its groups share.
+local function root(P) return string.match(P, '^(.*:)[^:]*:$') end
+
+-- join_stream adds what was submitted for later to the public stream, however full that is: it was accepted. member is
+-- "<escaped id>:<escaped unit>". It returns how many bytes that were; of one whose entry somebody removed a dead letter stays.
+local function join_stream(P, stream, member, ms, keep)
+  local R = root(P)
+  local eid, eunit = string.match(member, '^([^:]*):(.*)$')
+  local packed = redis.call('HGET', R .. 'delayed:entries', member)
+  if packed then
+    local flat = unpack_fields(packed)
+    local kept, created, work, kind = tonumber(flat[1]), flat[2], flat[3], flat[4]
+    local id = redis.call('XADD', stream, '*', unpack(flat, 5))
+    local marker = R .. 'submitted:' .. eid
+    redis.call('HSET', marker, eunit, created .. '@' .. id .. ' ' .. work .. ' ' .. kind)
+    if redis.call('PTTL', marker) < kept then redis.call('PEXPIRE', marker, kept) end
+  else
+    letter(P, ms, keep, {reason = 'BODY_GONE', detail = 'to join the stream at its time, and its entry is gone',
+      task_id = unescape(eid), unit = unescape(eunit)})
+    redis.call('HDEL', R .. 'submitted:' .. eid, eunit)
+  end
+  redis.call('ZREM', R .. 'delayed', member)
+  redis.call('HDEL', R .. 'delayed:entries', member)
+  return packed and #packed
 end

@@ -43,12 +43,13 @@ func (s *Stream) Tick(ctx context.Context, req streambridge.TickRequest) (stream
 	if err == nil && asInt(row[0]) == 1 {
 		return streambridge.Tick{}, fmt.Errorf("tick of group %q as consumer %q: %w", b.names.Group, b.node.Consumer, streambridge.ErrUsurped)
 	}
-	if row, err = asRow(reply, 18); err != nil {
+	if row, err = asRow(reply, 19); err != nil {
 		return streambridge.Tick{}, fmt.Errorf("tick of group %q: %w", b.names.Group, err)
 	}
 	s.notice(asString(row[1]))
 	out := streambridge.Tick{
 		Promoted: int(asInt(row[6])),
+		Joined:   int(asInt(row[18])),
 		Trimmed:  asInt(row[7]),
 		Unserved: asStrings(row[8]),
 		Orphans:  int(asInt(row[9])),

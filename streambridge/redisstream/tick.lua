@@ -5,7 +5,7 @@
 --   id of the last cancellation that we heard of ("" before the first tick)
 -- Returns {1} when the consumer name is another's, else {0, epoch, own pending, claimed, strays, buried, promoted, trimmed,
 --   unserved, orphans left, calm, missed, live nodes, more, quota left, drained, names of units that were
---   cancelled while they ran here and why in turn, id of the last cancellation}; claimed, strays and drained are lists of
+--   cancelled while they ran here and why in turn, id of the last cancellation, joined}; claimed, strays and drained are lists of
 --   {stream (1 or 2), id, deliveries, fields, saved (1 or 0)}, buried of {stream, id}.
 -- Atomic because each part looks before it acts, and between the two another node may act on the same entry, retry or
 -- consumer. Nearly all that is handed out comes last: if anything before fails, nothing has been claimed. Repeated, it
@@ -18,7 +18,7 @@ local minute, most, most_bytes = 60000, 200, 4194304 -- most: of each kind of wo
 local bytes = 0 -- of what is handed out
 if usurped(P, me, inc) then return {1} end
 local ms = now_ms()
-local epoch = ensure(P, stream, group, inc, ms)
+local epoch = ensure(P, stream, group, inc)
 -- Forgotten when somebody emptied the server.
 if redis.call('EXISTS', name) == 0 then
   register(P, me, inc, ARGV[11], lease, ms)
@@ -132,12 +132,13 @@ for _, member in ipairs(ripe) do
     local eid, eunit = string.match(rest, '^([^:]*):(.*)$')
     local task = P .. 'task:' .. eid
     local had = redis.call('HMGET', task, field(eunit, 'state'), field(eunit, 'wake'), field(eunit, 'type'))
-    local copy = had[1] == 'RETRYING' and saved(task, eunit)
+    local waits = had[1] == 'RETRYING' or had[1] == 'SCHEDULED'
+    local copy = waits and saved(task, eunit)
     if copy then
       to_inbox(P, with_control(copy, unescape(eid), control(copy, 'weir.origin') or '', had[2] or 0))
       promoted = promoted + 1
-    elseif had[1] == 'RETRYING' then
-      local detail = 'to be retried, and the copy of its entry is gone'
+    elseif waits then
+      local detail = (had[1] == 'RETRYING' and 'to be retried' or 'to be run at its time') .. ', and the copy of its entry is gone'
       letter(P, ms, keep, {reason = 'BODY_GONE', detail = detail, task_id = unescape(eid), unit = unescape(eunit),
         type = had[3] or ''})
       fail(P, rest, had[3] or '', ms, 'BODY_GONE', detail, keep)
@@ -169,6 +170,16 @@ for _, member in ipairs(ripe) do
   end
 end
 more = more or #ripe == most
+
+-- What was submitted for later joins the public stream, by whichever group's tick.
+local joined, joined_bytes = 0, 0
+local later = redis.call('ZRANGEBYSCORE', root(P) .. 'delayed', '-inf', ms, 'LIMIT', 0, most)
+for _, member in ipairs(later) do
+  local size = join_stream(P, stream, member, ms, keep)
+  if size then joined, joined_bytes = joined + 1, joined_bytes + size end
+  if joined_bytes > most_bytes then break end
+end
+more = more or #later == most or joined_bytes > most_bytes
 
 -- Agent types whose readers lacked them: drain ours, name those that no live node has. What is drained is handed to this
 -- node in the same breath: whoever reads the inbox next may be one that lacks the type again, and so on for ever.
@@ -314,4 +325,4 @@ end
 if quota > 0 and (#claimed == most or bytes > most_bytes) then more = true else quota = -1 end
 
 return {0, epoch, mine, claimed, strays, buried, promoted, trimmed, unserved, orphans, calm and 1 or 0, missed, #live,
-  more and 1 or 0, quota, taken, cancelled, heard}
+  more and 1 or 0, quota, taken, cancelled, heard, joined}

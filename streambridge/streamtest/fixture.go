@@ -66,6 +66,13 @@ type Fixture interface {
 	// Park records what a state store's Commit with OUTCOME_PARKED does: WAITING, wake + 1, nobody owns the task, the fields
 	// copied beside it, and an open wait: a timer that ends after d, or without an end where d is negative.
 	Park(taskID, unit, wait string, d time.Duration, fields []messages.Pair)
+	// Schedule records what a state store's Begin does with an entry for later: SCHEDULED, wake 1, the fields copied beside it,
+	// due after d.
+	Schedule(taskID, unit string, d time.Duration, fields []messages.Pair)
+	// Delay records what a state store's Submit does with a task that is to join the public stream after d.
+	Delay(taskID, unit string, d time.Duration, fields []messages.Pair)
+	// Submitted is the id of the unit's entry as its submit marker has it, "" where there is none.
+	Submitted(taskID, unit string) string
 	// Queue puts fields on the waiting list of a task that somebody else owns, with the check in the due set a lease from
 	// now, as a state store's Begin does.
 	Queue(taskID string, fields []messages.Pair)

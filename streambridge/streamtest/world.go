@@ -14,7 +14,7 @@ import (
 	"github.com/weir-run/weir/streambridge"
 )
 
-var tests = slices.Concat(readTests, beatTests, tickTests, reapTests, lossTests, deskTests)
+var tests = slices.Concat(readTests, beatTests, tickTests, reapTests, lossTests, deskTests, laterTests)
 
 type test struct {
 	name string
@@ -130,6 +130,7 @@ func (n *node) ticks(room int) (all streambridge.Tick) {
 		all.Buried = append(all.Buried, t.Buried...)
 		all.Cancelled = append(all.Cancelled, t.Cancelled...)
 		all.Promoted += t.Promoted
+		all.Joined += t.Joined
 		all.Orphans, all.Calm, all.Nodes, all.Unserved = t.Orphans, t.Calm, t.Nodes, t.Unserved
 		if !t.More {
 			return all

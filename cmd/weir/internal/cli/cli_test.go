@@ -80,6 +80,9 @@ func TestTaskLines(t *testing.T) {
 		`{"type":"x","payload":1,"payload_base64":""}`:          "exclude each other",
 		`{"type":"x","payload":{},"content_type":"text/plain"}`: "must be a string",
 		`{"type":"x","payload_base64":"%"}`:                     "base64",
+		`{"type":"x","delay":"soon"}`:                           `delay "soon" is not a duration`,
+		`{"type":"x","at":"soon"}`:                              "RFC 3339",
+		`{"type":"x","unique":"k","for":"soon"}`:                `for "soon" is not a duration`,
 	} {
 		_, err := parseTaskLine([]byte(text), "")
 		require.ErrorContains(t, err, want, text)

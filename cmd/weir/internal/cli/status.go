@@ -19,7 +19,8 @@ func (a *app) statusCmd() *cobra.Command {
 and the age of the oldest, tasks by state, dead letters, agent types that no live node runs, and the consumers.
 
 The inbox is the group's own stream of what Weir adds for it: due retries, entries that waited for their turn or for a node
-with their agent type. SUCCEEDED is a running total; the other states count what is in them now.`,
+with their agent type. What was submitted for later is delayed; all groups of the stream share it, and it counts as SCHEDULED
+in each. SUCCEEDED is a running total; the other states count what is in them now.`,
 		Args: noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			d, err := a.openDesk(cmd.Context())
@@ -77,6 +78,7 @@ func (a *app) showStatus(s streambridge.Status) error {
 	}
 	row(w, "pending", pending)
 	row(w, "due", count(s.Due))
+	row(w, "delayed", count(s.Delayed)+" to join the stream")
 	row(w, "dead letters", count(s.Dead))
 	if len(s.Unserved) > 0 {
 		row(w, "UNSERVED", unserved(s.Waiting))

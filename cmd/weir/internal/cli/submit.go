@@ -15,6 +15,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/weir-run/weir/actors"
+	"github.com/weir-run/weir/messages"
 )
 
 // submitFlags are what `weir submit` was told.
@@ -25,6 +26,7 @@ type submitFlags struct {
 	maxBacklog                                 int64
 	wait                                       bool
 	timeout                                    time.Duration
+	when                                       whenFlags
 }
 
 func (a *app) submitCmd() *cobra.Command {
@@ -42,9 +44,15 @@ With --file, or - for the standard input, each line is a JSON object:
 
   {"id": "r-1", "type": "triage", "payload": {"text": "…"}}
 
-with the optional members step, content_type, payload_base64 (bytes instead of JSON) and fields (an object of strings).
-A line without type has that of --type.`,
+with the optional members step, content_type, payload_base64 (bytes instead of JSON), fields (an object of strings), delay,
+at, unique and for. A line without type has that of --type; so it is with --delay, --at, --unique and --for.
+
+With --delay or --at a task is SCHEDULED until its time, by the server's clock: the server keeps it, and a worker of any
+group of the stream lets it join the stream then. With --unique KEY --for 1h it adds nothing, and answers with the earlier
+task, while one that was submitted with that key in the last hour has it.`,
 		Example: `  weir submit --type echo --payload '{"hello":"world"}' --wait
+  weir submit --type echo --id reminder --delay 90s
+  weir submit --type echo --unique report:today --for 24h
   weir submit --type steps --id s --count 1000 --payload '{"n":3,"sleep_ms":10}'
   jq -c '{id, type: "triage", payload: .}' reports.jsonl | weir submit -`,
 		Args: func(_ *cobra.Command, args []string) error {
@@ -77,9 +85,10 @@ A line without type has that of --type.`,
 	fs.StringVar(&f.file, "file", "", "file with a task on each line, - for the standard input")
 	fs.IntVar(&f.count, "count", 1, "how many tasks")
 	fs.IntVar(&f.maxPayload, "max-payload", 1<<20, "largest payload in bytes; what the workers allow")
-	fs.Int64Var(&f.maxBacklog, "max-backlog", 50_000, "refuse while the stream holds so many entries, -1 for no limit")
+	fs.Int64Var(&f.maxBacklog, "max-backlog", 50_000, "refuse while the stream holds so many entries, or so many wait for their time; -1 for no limit")
 	fs.BoolVar(&f.wait, "wait", false, "wait for the tasks' ends and print their results; exit 1 when one did not succeed")
 	fs.DurationVar(&f.timeout, "timeout", 0, "how long to wait at most (default no limit)")
+	f.when.add(fs)
 	env(fs, "max-payload")
 	env(fs, "max-backlog")
 	return cmd
@@ -87,6 +96,9 @@ A line without type has that of --type.`,
 
 func (f submitFlags) check(cmd *cobra.Command) error {
 	fs := cmd.Flags()
+	if err := f.when.check(); err != nil {
+		return err
+	}
 	if f.file != "" {
 		for _, name := range []string{"id", "step", "payload", "content-type", "count"} {
 			if fs.Changed(name) {
@@ -142,6 +154,7 @@ func (a *app) submit(ctx context.Context, f submitFlags) error {
 			if err != nil {
 				return a.failSubmit(report, err)
 			}
+			f.when.apply(&t)
 			batch = append(batch, t)
 		}
 		if len(batch) == 0 {
@@ -220,8 +233,10 @@ type submitReport struct {
 type submittedTask struct {
 	TaskID  string `json:"task_id"`
 	Unit    string `json:"unit,omitempty"`
-	EntryID string `json:"entry_id"`
+	EntryID string `json:"entry_id"` // empty while it waits for its time
 	Known   bool   `json:"known"`
+	// DueAt is when it joins the stream.
+	DueAt *time.Time `json:"due_at,omitempty"`
 	// Before is the state that the task had already when this entry of it was new.
 	Before string `json:"state_before,omitempty"`
 	State  string `json:"state,omitempty"`
@@ -242,7 +257,7 @@ func (r *submitReport) add(sent []*actors.Task) {
 		}
 		if r.keep {
 			r.sent = append(r.sent, t)
-			done := submittedTask{TaskID: t.ID, Unit: t.Unit, EntryID: t.EntryID, Known: t.Known}
+			done := submittedTask{TaskID: t.ID, Unit: t.Unit, EntryID: t.EntryID, Known: t.Known, DueAt: moment(t.Due)}
 			if !t.Known {
 				done.Before = r.before
 			}
@@ -287,7 +302,10 @@ func (r *submitReport) explain(ctx context.Context, d *desk) {
 			continue
 		}
 		t.State = actors.StateName(u.State)
-		if u.Began.IsZero() {
+		switch {
+		case u.State == messages.State_STATE_SCHEDULED:
+			t.Error += "; it " + dueText(u.Due)
+		case u.Began.IsZero():
 			pending = append(pending, t.TaskID)
 		}
 	}
@@ -336,7 +354,11 @@ func (a *app) printSubmit(r submitReport, waited bool) error {
 		case before != "":
 			word = "new entry; the task is " + before + " already"
 		}
-		fmt.Fprintf(a.std.Out, "task %s: %s, entry %s\n", oneLine(r.Tasks[0].TaskID, 1024), word, r.Tasks[0].EntryID)
+		where := "entry " + r.Tasks[0].EntryID
+		if due := r.Tasks[0].DueAt; due != nil {
+			where = dueText(*due)
+		}
+		fmt.Fprintf(a.std.Out, "task %s: %s, %s\n", oneLine(r.Tasks[0].TaskID, 1024), word, where)
 	} else {
 		fmt.Fprintf(a.std.Out, "%s: %s new, %s known\n", plural(r.New+r.Known, "task"), count(int64(r.New)), count(int64(r.Known)))
 	}

@@ -22,6 +22,10 @@ type taskLine struct {
 	Base64      []byte            `json:"payload_base64"`
 	ContentType string            `json:"content_type"`
 	Fields      map[string]string `json:"fields"`
+	Delay       string            `json:"delay"`
+	At          string            `json:"at"`
+	Unique      string            `json:"unique"`
+	For         string            `json:"for"`
 }
 
 // taskLines reads tasks from lines of JSON. Empty lines are skipped.
@@ -71,6 +75,9 @@ func parseTaskLine(text []byte, kind string) (actors.NewTask, error) {
 		return actors.NewTask{}, errors.New("payload and payload_base64 exclude each other")
 	}
 	t := actors.NewTask{Type: kind, ID: in.ID, Step: in.Step}
+	if err := in.when(&t); err != nil {
+		return actors.NewTask{}, err
+	}
 	raw := actors.Raw{ContentType: in.ContentType, Bytes: bytes.Clone(in.Payload)}
 	switch {
 	case in.Base64 != nil:

@@ -181,13 +181,14 @@ func idTime(id string) time.Time {
 	return time.UnixMilli(n).UTC()
 }
 
-// unbegun says whether the record leaves it open where the task is: there is none, or a unit was never begun.
+// unbegun says whether the record leaves it open where the task is: there is none, or a unit was never begun and does not
+// wait for its time.
 func unbegun(r *actors.TaskRecord) bool {
 	if r == nil {
 		return true
 	}
 	for _, u := range r.Units {
-		if u.Began.IsZero() {
+		if u.Began.IsZero() && u.State != messages.State_STATE_SCHEDULED {
 			return true
 		}
 	}
