@@ -2,6 +2,7 @@ package messages
 
 import (
 	"cmp"
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"strconv"
@@ -127,9 +128,11 @@ func cutNetstring(s string) (head, rest string, err error) {
 func WorkHash(agentType string, payload []byte) string {
 	var d xxhash.Digest
 	d.Reset()
-	_, _ = d.WriteString(strconv.Itoa(len(agentType)) + ":" + agentType)
+	_, _ = d.WriteString(strconv.Itoa(len(agentType)))
+	_, _ = d.WriteString(":")
+	_, _ = d.WriteString(agentType)
 	_, _ = d.Write(payload)
-	return fmt.Sprintf("%016x", d.Sum64())
+	return hex.EncodeToString(d.Sum(nil))
 }
 
 // ProducerFields returns the fields without the control fields that Weir puts in front of what it moves.
