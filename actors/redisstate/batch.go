@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -25,23 +26,24 @@ const (
 // ErrClosed is what calls get after Close.
 var ErrClosed = errors.New("the state store is closed")
 
-// timers bound how long a call waits, at a fraction of what a context with a deadline costs.
-var timers = sync.Pool{New: func() any { return time.NewTimer(replyTimeout) }}
-
 // replyTimeout is how long a call waits for its reply where the client has no timeouts of its own, as with a server that
 // takes connections and does not answer. The call may have run; every script may be repeated.
 const replyTimeout = 10 * time.Second
 
+// sweepEvery is how often it is looked whose caller has given up, and who waits too long.
+const sweepEvery = 50 * time.Millisecond
+
 var errNoReply = fmt.Errorf("no reply within %s", replyTimeout)
 
-// batcher puts the calls of all goroutines into common pipelines. A lane is a goroutine with one pipeline in flight; it
-// lives while calls wait.
+// batcher puts the calls of all goroutines into common pipelines. Its lanes are goroutines that live while calls wait.
 type batcher struct {
 	rdb redis.UniversalClient
 
 	mu      sync.Mutex
 	waiting []*call
-	lanes   int
+	lanes   [MaxLanes]lane
+	busy    int         // lanes
+	sweeper *time.Timer // runs while a lane is busy
 	closed  bool
 	running sync.WaitGroup
 
@@ -55,30 +57,24 @@ const (
 
 // do runs a script with the next pipeline and waits for its reply. When ctx ends first, a call that was not sent is never
 // sent; one that was may have run.
+//
+// A plain receive, and a sweep now and then for those that wait in vain: a select on ctx and a timer too costs each call
+// as much as its share of the pipeline.
 func (b *batcher) do(ctx context.Context, s *script, keys []string, args ...string) (any, error) {
 	if ctx.Err() != nil {
 		return nil, context.Cause(ctx)
 	}
 	c := newCall(s, keys, args)
+	c.ctx = ctx
 	if !b.add(c) {
 		return nil, ErrClosed
 	}
-	timer := timers.Get().(*time.Timer)
-	timer.Reset(replyTimeout)
-	defer timers.Put(timer)
-	defer timer.Stop()
-	select {
-	case <-c.done:
-		reply, err := c.reply, c.err
-		c.recycle() // the lane is through with it; one that was given up is the lane's for ever
-		return reply, err
-	case <-ctx.Done():
-		c.taken.CompareAndSwap(callWaits, callAbandoned)
-		return nil, context.Cause(ctx)
-	case <-timer.C:
-		c.taken.CompareAndSwap(callWaits, callAbandoned)
-		return nil, errNoReply
+	<-c.done
+	reply, err := c.reply, c.err
+	if !c.swept {
+		c.recycle() // the lane is through with it; one that was swept is the lane's for ever
 	}
+	return reply, err
 }
 
 // inOrder runs calls in a pipeline of their own: lanes overtake each other.
@@ -91,7 +87,7 @@ func (b *batcher) inOrder(ctx context.Context, calls []*call) error {
 	b.running.Add(1)
 	b.mu.Unlock()
 	defer b.running.Done()
-	b.send(ctx, calls)
+	(&lane{batcher: b}).send(ctx, calls)
 	return nil
 }
 
@@ -108,46 +104,88 @@ func (b *batcher) add(c *call) bool {
 		return false
 	}
 	b.waiting = append(b.waiting, c)
-	if b.lanes == 0 || (b.lanes < MaxLanes && len(b.waiting) >= MaxBatch) {
-		b.lanes++
-		b.running.Go(b.lane)
+	if b.busy == 0 || (b.busy < MaxLanes && len(b.waiting) >= MaxBatch) {
+		b.open()
 	}
 	return true
 }
 
-// lane sends what waits until nothing does.
-func (b *batcher) lane() {
-	for batch := b.take(); len(batch) > 0; batch = b.take() {
+// open lets a lane run that rests; the caller holds b.mu.
+func (b *batcher) open() {
+	l := &b.lanes[0]
+	for i := 1; l.busy; i++ {
+		l = &b.lanes[i]
+	}
+	l.batcher, l.busy = b, true
+	if b.busy++; b.busy == 1 {
+		if b.sweeper == nil {
+			b.sweeper = time.AfterFunc(sweepEvery, b.sweep)
+		}
+		b.sweeper.Reset(sweepEvery)
+	}
+	b.running.Go(l.run)
+}
+
+// sweep answers the calls that wait in vain.
+func (b *batcher) sweep() {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.busy == 0 {
+		return
+	}
+	b.waiting = slices.DeleteFunc(b.waiting, (*call).sweep)
+	for i := range b.lanes {
+		for _, c := range b.lanes[i].flying {
+			c.sweep()
+		}
+	}
+	b.sweeper.Reset(sweepEvery)
+}
+
+// lane has one pipeline in flight.
+type lane struct {
+	*batcher
+	args []any // of the commands in flight
+
+	// Under batcher.mu:
+	busy   bool
+	flying []*call // taken, and not answered yet
+}
+
+// run sends what waits until nothing does.
+func (l *lane) run() {
+	for batch := l.take(); len(batch) > 0; batch = l.take() {
 		// No caller's context: one that gives up must not take the others along. The client's timeouts bound what is sent;
 		// this one also bounds the wait for a connection.
 		ctx, cancel := context.WithTimeout(context.Background(), replyTimeout)
-		b.send(ctx, batch)
+		l.send(ctx, batch)
 		cancel()
 	}
 }
 
-// take gives a lane its next batch; empty, and the lane is over.
-func (b *batcher) take() []*call {
+// take gives the lane its next batch; empty, and the lane rests.
+func (l *lane) take() []*call {
+	b := l.batcher
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	for {
-		n := fitting(b.waiting)
-		if n == 0 {
-			b.lanes--
-			b.waiting = nil
-			return nil
+	n := fitting(b.waiting)
+	if n == 0 {
+		l.busy, b.waiting = false, nil
+		if b.busy--; b.busy == 0 {
+			b.sweeper.Stop()
 		}
-		batch := make([]*call, 0, n)
-		for _, c := range b.waiting[:n] {
-			if c.taken.CompareAndSwap(callWaits, callSent) {
-				batch = append(batch, c)
-			}
-		}
-		b.waiting = b.waiting[n:]
-		if len(batch) > 0 {
-			return batch
-		}
+		return nil
 	}
+	batch := slices.Clone(b.waiting[:n])
+	b.waiting, l.flying = b.waiting[n:], batch
+	return batch
+}
+
+// fly shows the sweeper the calls in flight; nil takes them back.
+func (l *lane) fly(calls []*call) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.flying = calls
 }
 
 // fitting is how many of the calls go into one pipeline: at least one, if there is one.
@@ -163,20 +201,22 @@ func fitting(calls []*call) int {
 }
 
 // send runs one pipeline and gives each call its own reply or error.
-func (b *batcher) send(ctx context.Context, batch []*call) {
-	flags, err := b.knowsFlags(ctx)
+func (l *lane) send(ctx context.Context, batch []*call) {
+	flags, err := l.knowsFlags(ctx)
 	if err != nil {
+		l.fly(nil)
 		for _, c := range batch {
 			c.finish(nil, err)
 		}
 		return
 	}
-	unknown := b.exec(ctx, batch, flags, false)
+	unknown := l.exec(ctx, batch, flags, false)
 	if len(unknown) == 0 {
 		return
 	}
 	// The server has lost its scripts, and may lose them again: each call takes its text along.
-	for _, c := range b.exec(ctx, unknown, flags, true) {
+	l.fly(unknown)
+	for _, c := range l.exec(ctx, unknown, flags, true) {
 		c.finish(nil, errors.New("the server does not know a script that it was just given"))
 	}
 }

@@ -79,7 +79,7 @@ func TestGroupCommit(t *testing.T) {
 	require.Eventually(t, func() bool {
 		s.batch.mu.Lock()
 		defer s.batch.mu.Unlock()
-		return s.batch.lanes == 0
+		return s.batch.busy == 0
 	}, 10*time.Second, time.Millisecond, "nothing runs while nothing waits")
 }
 

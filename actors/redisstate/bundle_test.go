@@ -36,7 +36,7 @@ return redis.call('GET', KEYS[1])
 // What a call is answered with is what the script would answer alone.
 func TestBundledRepliesAreEachCallsOwn(t *testing.T) {
 	srv := redistest.Shared(t)
-	s := New(srv.Client())
+	lane := &lane{batcher: &New(srv.Client()).batch}
 	sc := newScript(odd, "")
 	name := redistest.Name(t)
 	want := []struct {
@@ -66,7 +66,7 @@ func TestBundledRepliesAreEachCallsOwn(t *testing.T) {
 		for i, w := range want {
 			all = append(all, newCall(sc, []string{fmt.Sprint(name, i), "{x}"}, w.args))
 		}
-		require.Empty(t, s.batch.exec(t.Context(), slices.Clone(all), flags, true))
+		require.Empty(t, lane.exec(t.Context(), slices.Clone(all), flags, true))
 		for i, w := range want {
 			<-all[i].done
 			if w.err == "" {
@@ -85,7 +85,7 @@ func TestBundledRepliesAreEachCallsOwn(t *testing.T) {
 func TestCallsAreBundled(t *testing.T) {
 	rdb := redistest.Shared(t).NewClient()
 	t.Cleanup(func() { require.NoError(t, rdb.Close()) })
-	s := New(rdb)
+	lane := &lane{batcher: &New(rdb).batch}
 	push := newScript("return redis.call('RPUSH', KEYS[1], ARGV[1])", "")
 	two := newScript("return redis.call('RPUSH', KEYS[2], ARGV[1])", "")
 	name := redistest.Name(t)
@@ -100,7 +100,7 @@ func TestCallsAreBundled(t *testing.T) {
 			all = append(all, newCall(two, []string{a, b}, []string{fmt.Sprint(i)}), newCall(push, []string{a, b}, []string{fmt.Sprint(n + i)}))
 		}
 	}
-	require.Empty(t, s.batch.exec(t.Context(), all, false, true))
+	require.Empty(t, lane.exec(t.Context(), all, false, true))
 	require.Equal(t, 5, seen.longest, "three runs with one key, one with two, one of the other script")
 	got, err := rdb.LRange(t.Context(), a, 0, -1).Result()
 	require.NoError(t, err)
@@ -120,11 +120,11 @@ func TestCallsAreBundled(t *testing.T) {
 // All calls of one run see one time, and the prelude is theirs, too.
 func TestOneTimeForABundle(t *testing.T) {
 	srv := redistest.Shared(t)
-	s := New(srv.Client())
+	lane := &lane{batcher: &New(srv.Client()).batch}
 	sc := newScript(includeTask+"local from = stamp()\nfor i = 1, 20000 do redis.call('PING') end\nreturn {from, stamp(), tostring(now_ms() == tonumber(from))}", "")
 	require.Contains(t, sc.plain.source, messages.TaskLua)
 	all := []*call{newCall(sc, []string{"a"}, nil), newCall(sc, []string{"a"}, nil)}
-	require.Empty(t, s.batch.exec(t.Context(), all, false, true))
+	require.Empty(t, lane.exec(t.Context(), all, false, true))
 	first := all[0].reply
 	require.Regexp(t, `^1[0-9]{12}$`, asList(first)[0])
 	require.Equal(t, asList(first)[0], asList(first)[1])

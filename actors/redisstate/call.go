@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"slices"
 	"sync"
-	"sync/atomic"
 
 	"github.com/redis/go-redis/v9"
 )
@@ -15,23 +14,19 @@ import (
 // for begins and commits of the plain kind, two or three for retries.
 const maxBundle = 64
 
-// call is one call of a script on its way.
+// call is one call of a script on its way. It is its lane's, unless it waits or flies: then it is the sweeper's too.
 type call struct {
 	script *script
-	keys   int      // how many of args are keys
-	args   []string // keys, then arguments
-	size   int      // bytes of args
-	taken  atomic.Int32
-	done   chan struct{} // gets one value with the reply
+	keys   int             // how many of args are keys
+	args   []string        // keys, then arguments
+	size   int             // bytes of args
+	ctx    context.Context // of who waits
+	sweeps int             // that it has seen
+	swept  bool            // who waits was told so; the server's reply is nobody's
+	done   chan struct{}   // gets one value with the reply
 	reply  any
 	err    error
 }
-
-const (
-	callWaits = iota
-	callSent
-	callAbandoned
-)
 
 // calls are used again once their caller has the reply: each would otherwise be the largest piece of garbage of a task.
 var calls = sync.Pool{New: func() any { return &call{args: make([]string, 0, 16), done: make(chan struct{}, 1)} }}
@@ -48,14 +43,30 @@ func newCall(s *script, keys, args []string) *call {
 
 func (c *call) recycle() {
 	clear(c.args)
-	c.script, c.args, c.size, c.reply, c.err = nil, c.args[:0], 0, nil, nil
-	c.taken.Store(callWaits)
+	*c = call{args: c.args[:0], done: c.done}
 	calls.Put(c)
 }
 
+// finish answers the call, unless a sweep has.
 func (c *call) finish(reply any, err error) {
-	c.reply, c.err = reply, err
-	c.done <- struct{}{}
+	if !c.swept {
+		c.reply, c.err = reply, err
+		c.done <- struct{}{}
+	}
+}
+
+// sweep answers a call whose caller has given up, or that has waited too long. It says whether that was done, ever.
+func (c *call) sweep() bool {
+	c.sweeps++
+	err := context.Cause(c.ctx)
+	if err == nil && c.sweeps > int(replyTimeout/sweepEvery) {
+		err = errNoReply
+	}
+	if err != nil && !c.swept {
+		c.swept, c.err = true, err
+		c.done <- struct{}{}
+	}
+	return c.swept
 }
 
 // like orders calls so that those that can share a bundle stand together.
@@ -74,29 +85,29 @@ func (*bundle) NoRetry() bool { return true }
 
 const firstKey = 3
 
-func newBundle(ctx context.Context, calls []*call, flags, texts bool) *bundle {
-	form := calls[0].script.form(flags)
-	args := make([]any, 0, 4+len(calls)*(len(calls[0].args)+2))
+// bundle makes the command for calls of one script.
+func (l *lane) bundle(ctx context.Context, calls []*call, flags, texts bool) *bundle {
+	form, keys, from := calls[0].script.form(flags), calls[0].keys, len(l.args)
 	if texts {
-		args = append(args, "eval", form.source)
+		l.args = append(l.args, "eval", form.source)
 	} else {
-		args = append(args, "evalsha", form.sha)
+		l.args = append(l.args, "evalsha", form.sha)
 	}
-	args = append(args, len(calls)*calls[0].keys)
+	l.args = append(l.args, len(calls)*keys)
 	for _, c := range calls {
-		for i := range c.keys {
-			args = append(args, &c.args[i]) // by address: a string in an interface is a piece of garbage
+		for i := range c.args[:keys] {
+			l.args = append(l.args, &c.args[i]) // by address: a string in an interface is a piece of garbage
 		}
 	}
-	args[firstKey] = calls[0].args[0] // where a cluster's client reads the slot
-	args = append(args, len(calls))
+	l.args[from+firstKey] = calls[0].args[0] // where a cluster's client reads the slot
+	l.args = append(l.args, len(calls))
 	for _, c := range calls {
-		args = append(args, len(c.args)-c.keys)
-		for i := c.keys; i < len(c.args); i++ {
-			args = append(args, &c.args[i])
+		l.args = append(l.args, len(c.args)-keys)
+		for i := keys; i < len(c.args); i++ {
+			l.args = append(l.args, &c.args[i])
 		}
 	}
-	b := &bundle{redis.NewCmd(ctx, args...), calls}
+	b := &bundle{redis.NewCmd(ctx, l.args[from:]...), calls}
 	b.SetFirstKeyPos(firstKey)
 	return b
 }
@@ -138,20 +149,23 @@ func (b *bundle) finish() bool {
 }
 
 // exec sends the calls, those of one script together, and returns those whose script the server does not know.
-func (b *batcher) exec(ctx context.Context, batch []*call, flags, texts bool) (unknown []*call) {
+func (l *lane) exec(ctx context.Context, batch []*call, flags, texts bool) (unknown []*call) {
 	slices.SortStableFunc(batch, (*call).like)
-	pipe := b.rdb.Pipeline()
+	pipe := l.rdb.Pipeline()
 	var bundles []*bundle
 	for len(batch) > 0 {
 		n := 1
 		for n < min(len(batch), maxBundle) && batch[n].like(batch[0]) == 0 {
 			n++
 		}
-		bundle := newBundle(ctx, batch[:n], flags, texts)
+		bundle := l.bundle(ctx, batch[:n], flags, texts)
 		_ = pipe.Process(ctx, bundle) // only queues
 		bundles, batch = append(bundles, bundle), batch[n:]
 	}
 	_, _ = pipe.Exec(ctx) // each command has its own error
+	l.fly(nil)
+	clear(l.args) // a lane that rests holds on to nobody's results
+	l.args = l.args[:0]
 	for _, bundle := range bundles {
 		if !bundle.finish() {
 			unknown = append(unknown, bundle.calls...)

@@ -19,7 +19,8 @@
 //
 // The calls of all running agents share pipelines. A call that finds no pipeline in flight goes out at once: an idle
 // runtime adds no delay. Those that come while one is in flight wait for its end, or for 128 of their kind, and go out
-// together; at most [MaxLanes] pipelines are in flight. There is no goroutine while nothing is in flight.
+// together; at most [MaxLanes] pipelines are in flight. There is no goroutine while nothing is in flight. A caller whose
+// context ends is told within 50 ms.
 //
 // Within a pipeline, up to 64 calls of one script are one EVALSHA: batch.lua holds the script as a function and calls it
 // once a call, each with its own KEYS and ARGV, and catches each one's errors. So the server takes up a script, reads the

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -241,7 +240,7 @@ func TestNeighboursInAPipeline(t *testing.T) {
 	waiting := func() (lanes, calls int) {
 		s.batch.mu.Lock()
 		defer s.batch.mu.Unlock()
-		return s.batch.lanes, len(s.batch.waiting)
+		return s.batch.busy, len(s.batch.waiting)
 	}
 	ctx, cancel := context.WithCancelCause(t.Context())
 	var wg sync.WaitGroup
@@ -271,11 +270,7 @@ func TestNeighboursInAPipeline(t *testing.T) {
 	}
 	require.Eventually(t, func() bool { _, c := waiting(); return c == 100 }, 30*time.Second, time.Millisecond)
 	cancel(errors.New("gave up"))
-	require.Eventually(t, func() bool {
-		s.batch.mu.Lock()
-		defer s.batch.mu.Unlock()
-		return slices.ContainsFunc(s.batch.waiting, func(c *call) bool { return c.taken.Load() == callAbandoned })
-	}, 30*time.Second, time.Millisecond)
+	require.Eventually(t, func() bool { _, c := waiting(); return c == 99 }, 30*time.Second, time.Millisecond)
 	require.NoError(t, srv.Cont())
 	wg.Wait()
 	for i, err := range errs {
@@ -290,6 +285,72 @@ func TestNeighboursInAPipeline(t *testing.T) {
 			require.NoError(t, err, "t%d", i)
 		}
 	}
+}
+
+// A server that takes calls and does not answer, behind a client without timeouts: who gives up is told, who waits too long
+// too, and the replies that come after all are nobody else's.
+func TestCallsWithoutReply(t *testing.T) {
+	srv := redistest.Start(t)
+	w := newWorld(t, srv.Client())
+	rdb := srv.NewClient(func(o *redis.Options) { o.ReadTimeout = -1 })
+	t.Cleanup(func() { require.NoError(t, rdb.Close()) })
+	s := w.state(t, rdb)
+	var reqs []actors.BeginRequest
+	for i := range 40 {
+		reqs = append(reqs, request(t, w, fmt.Sprint("t", i)))
+	}
+	for round := range 3 {
+		ask := func(ctx context.Context, i int) error {
+			_, err := s.Begin(ctx, reqs[10*round+i])
+			return err
+		}
+		require.NoError(t, ask(t.Context(), 0))
+		require.NoError(t, srv.Stop())
+		ctx, cancel := context.WithCancelCause(t.Context())
+		gone, late := make(chan error, 10), make(chan error, 10)
+		flying := func() (n int) {
+			s.batch.mu.Lock()
+			defer s.batch.mu.Unlock()
+			for i := range s.batch.lanes {
+				n += len(s.batch.lanes[i].flying)
+			}
+			return n
+		}
+		go func() { gone <- ask(ctx, 1) }()
+		require.Eventually(t, func() bool { return flying() == 1 }, 30*time.Second, time.Millisecond)
+		for i := 2; i < 5; i++ { // these wait behind it
+			go func() { gone <- ask(ctx, i) }()
+			go func() { late <- ask(t.Context(), i+3) }()
+		}
+		require.Eventually(t, func() bool {
+			s.batch.mu.Lock()
+			defer s.batch.mu.Unlock()
+			return len(s.batch.waiting) == 6
+		}, 30*time.Second, time.Millisecond)
+		cancel(errors.New("gave up"))
+		for range 4 {
+			require.ErrorContains(t, <-gone, "gave up")
+		}
+		s.batch.mu.Lock()
+		require.Len(t, s.batch.waiting, 3)
+		for _, c := range s.batch.waiting {
+			require.NotErrorIs(t, c.err, errNoReply)
+			c.sweeps = int(replyTimeout / sweepEvery) // ten seconds later
+		}
+		s.batch.mu.Unlock()
+		for range 3 {
+			require.ErrorIs(t, <-late, errNoReply)
+		}
+		require.NoError(t, srv.Cont())
+		// Whoever asks now gets an answer of its own.
+		for i := range 10 {
+			b, err := s.Begin(t.Context(), reqs[10*round+i])
+			require.NoError(t, err)
+			require.Equal(t, actors.Run, b.Answer)
+			require.EqualValues(t, 1, b.Fence.Number)
+		}
+	}
+	require.NoError(t, s.Close())
 }
 
 func TestClose(t *testing.T) {

@@ -34,7 +34,9 @@ func (s *State) Submit(ctx context.Context, tasks []actors.Submission) ([]actors
 			return nil, fmt.Errorf("submit %d tasks: %w", n, err)
 		}
 		for _, c := range part {
+			<-c.done
 			a, err := submitAnswer(c)
+			c.recycle()
 			if err != nil {
 				return nil, fmt.Errorf("submit %d tasks: %w", n, err)
 			}
