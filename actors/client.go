@@ -129,7 +129,7 @@ func NewClient(state State, names Names, opts ...ClientOption) (*Client, error) 
 // Submit adds a task to the stream, now or later. It is idempotent by id: the same work again is the same task (Task.Known),
 // other work under the id is ErrConflict. After an error without an answer, submit the same id again.
 //
-// ErrInvalid and ErrTooLarge: nothing was sent. ErrBacklogFull: try later.
+// ErrInvalid and ErrTooLarge: nothing was sent. ErrBacklogFull, and ErrGateShut (a *GateError that says when): try later.
 func (c *Client) Submit(ctx context.Context, t NewTask) (*Task, error) {
 	sub, err := c.submission(t, time.Now())
 	if err != nil {

@@ -3,6 +3,7 @@ package actors
 import (
 	"errors"
 	"fmt"
+	"time"
 )
 
 // What durable calls and clients answer; compare with errors.Is.
@@ -29,6 +30,8 @@ var (
 	ErrTooLarge = errors.New("too large")
 	// ErrBacklogFull: the stream holds as many unacknowledged entries as the client's MaxBacklog allows.
 	ErrBacklogFull = errors.New("backlog full")
+	// ErrGateShut: the group is too far behind and takes nothing in; a *GateError says why and until when.
+	ErrGateShut = errors.New("gate shut")
 	// ErrResume is a store's answer to the commit of a parked unit whose wait is over already. Authors never see it.
 	ErrResume = errors.New("nothing to wait for: run again")
 	// ErrAnswered: what the message was for has its answer: another message of that name came first, or the time was over.
@@ -43,3 +46,19 @@ var (
 	// ErrInvalid: a task or a message that can never be submitted or sent as it is: its id, type, fields or payload break a rule that the message names.
 	ErrInvalid = errors.New("invalid task")
 )
+
+// GateError is a task that was refused because the group that it is for is too far behind: nothing was added. It is
+// ErrGateShut for errors.Is.
+type GateError struct {
+	// Reason says which limit of the group's gate (supervision.Config.Gate) is broken.
+	Reason string
+	// RetryAfter is when to come back: a guess from how fast the backlog shrinks.
+	RetryAfter time.Duration
+}
+
+func (e *GateError) Error() string {
+	return fmt.Sprintf("%v: %s; try again in %v", ErrGateShut, e.Reason, e.RetryAfter.Round(time.Second))
+}
+
+// Is makes it comparable with ErrGateShut.
+func (e *GateError) Is(target error) bool { return target == ErrGateShut }

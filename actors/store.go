@@ -252,7 +252,7 @@ type Submitted struct {
 	Known bool
 	// ID and Unit are those of the unit that has taken the unique key, which the answer is about; empty otherwise.
 	ID, Unit string
-	// Err is ErrConflict, ErrBacklogFull or what the server said; nil otherwise.
+	// Err is ErrConflict, ErrBacklogFull, a *GateError or what the server said; nil otherwise.
 	Err error
 }
 

@@ -74,6 +74,10 @@ package messages
 //	passed      ms of the last tick that was passed over (of the first of several), and why
 //	moved       ms of the tick that the last fire found; by, outcome, busy: the node that did it, and what it was answered
 //
+// `…:gate` is a hash while the group's gate is not open, and goes ten seconds after the last look at the backlog: state
+// (warned or shut), what value limit (of what is over its limit or near it; see gate.go), since (ms), first (the value
+// then), hint (ms after which a client that is refused should come back). In `…:meta`, gate_at is the ms of the last look.
+//
 // Token bucket `…:quota:<escaped bucket>`, times in ms with a fraction; it and what is beside it go an hour after they
 // last mattered:
 //

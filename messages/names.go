@@ -142,6 +142,9 @@ func (k Keys) Consumer(name string) string { return k.Prefix + "consumer:" + Esc
 // Task is the hash of a task.
 func (k Keys) Task(id string) string { return k.Prefix + "task:" + Escape(id) }
 
+// Gate is the hash of what stands between Submit and the stream; there is none while the gate is open.
+func (k Keys) Gate() string { return k.Prefix + "gate" }
+
 // Quota is the hash of a token bucket; `…:due` and `…:taken` stand beside it.
 func (k Keys) Quota(bucket string) string { return k.Prefix + "quota:" + Escape(bucket) }
 

@@ -41,6 +41,7 @@ type Bridge struct {
 	failure  atomic.Pointer[error]
 	failed   chan struct{}
 	panics   atomic.Int64
+	gate     atomic.Pointer[Gate] // as of the last tick
 }
 
 type phase uint8
@@ -119,7 +120,8 @@ func (b *Bridge) assemble(in *intake, agents *actor.PID) {
 		upkeep: cfg.Upkeep, room: b.board.room, in: in, monitor: b.watch[LoopTick], log: b.log, every: cfg.Tick, lease: cfg.Lease,
 		timeout: timeout,
 		guard:   b.guard, stopped: make(chan struct{}),
-		request: TickRequest{MaxDeliveries: cfg.MaxDeliveries, StrayAfter: cfg.strayAfter(), DeadTTL: cfg.keepDead()},
+		request: TickRequest{MaxDeliveries: cfg.MaxDeliveries, StrayAfter: cfg.strayAfter(), DeadTTL: cfg.keepDead(), Gate: cfg.Gate},
+		gate:    &b.gate,
 	}
 	b.board.publish(b.core.window)
 }
@@ -271,7 +273,7 @@ func (b *Bridge) Health() Health {
 		Lease: b.cfg.Lease, Started: now == running, Draining: now == draining, Failed: b.Err(),
 		Read: b.watch[LoopRead].read(), Beat: b.watch[LoopBeat].read(), Tick: b.watch[LoopTick].read(),
 		Ack: b.watch[LoopAck].read(), Bury: b.watch[LoopBury].read(),
-		Full: starved && now == running, Panics: b.panics.Load(),
+		Full: starved && now == running, Panics: b.panics.Load(), Gate: b.Gate(),
 	}
 }
 
@@ -279,4 +281,12 @@ func (b *Bridge) Health() Health {
 func (b *Bridge) Stats() Stats {
 	stats, _ := b.board.read()
 	return stats
+}
+
+// Gate is how the group's intake stood at the last tick.
+func (b *Bridge) Gate() Gate {
+	if g := b.gate.Load(); g != nil {
+		return *g
+	}
+	return Gate{State: GateIsOpen}
 }

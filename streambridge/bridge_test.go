@@ -421,6 +421,25 @@ func TestAPanicInTheWindowEndsTheBridgeAlone(t *testing.T) {
 	r.with(func() { assert.Equal(t, 1, r.released, "others take it at once") })
 }
 
+func TestTheGateIsTold(t *testing.T) {
+	gate := Gate{State: GateIsWarned, Reason: "nearly"}
+	var asked GateLimits
+	r := start(t, ack, func(c *Config) { c.Gate.Lag = 7 })
+	r.with(func() { r.tick = func(req TickRequest, t *Tick) { asked, t.Gate = req.Gate, gate } })
+	r.eventually(func() bool { return r.saw("gate_warned") }, "warned")
+	r.with(func() {
+		assert.Equal(t, GateLimits{DefaultGateAge, DefaultGateEntries, 7, DefaultGateEntries, DefaultGateMemory}, asked)
+		gate = Gate{State: GateIsShut, Reason: "over", RetryAfterMS: 9}
+	})
+	r.eventually(func() bool { return r.saw("gate_shut") }, "shut")
+	h := r.bridge.Health()
+	assert.Equal(t, "over", h.Gate.Reason)
+	require.NoError(t, h.Ready(time.Now()), "it works off what is there")
+	r.with(func() { gate = Gate{} })
+	r.eventually(func() bool { return r.saw("gate_opened") }, "opened")
+	assert.Equal(t, 1, r.count("gate_shut"), "told once")
+}
+
 func TestAHookThatPanicsIsCounted(t *testing.T) {
 	r := start(t, ack, func(c *Config) { c.Events = func(Event) { panic("no") } })
 	r.addFields("x", "y")

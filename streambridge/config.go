@@ -75,6 +75,8 @@ type Config struct {
 	MaxDeliveries int64
 	// DeadTTL is how long dead letters are kept. Default 30 days; Off: for ever.
 	DeadTTL time.Duration
+	// Gate has the limits of intake.
+	Gate GateLimits
 	// HashIdentity derives the id of an entry without task_id and event_id from its content; see messages.DecodeOptions.
 	HashIdentity bool
 
@@ -108,6 +110,7 @@ func (c Config) WithDefaults() Config {
 	c.Block = cmp.Or(c.Block, DefaultBlock)
 	c.MaxDeliveries = cmp.Or(c.MaxDeliveries, DefaultMaxDeliveries)
 	c.DeadTTL = cmp.Or(c.DeadTTL, DefaultDeadTTL)
+	c.Gate = c.Gate.WithDefaults()
 	if c.Decode == nil {
 		c.Decode = messages.Decode
 	}
@@ -166,6 +169,9 @@ func (c Config) Validate() error {
 		if n.value < Off {
 			return fmt.Errorf("%s (%d) must be positive, 0 for the default or -1 for none", n.field, n.value)
 		}
+	}
+	if err := c.Gate.Validate(); err != nil {
+		return err
 	}
 	if c.DeadTTL != Off && c.DeadTTL < time.Millisecond {
 		return fmt.Errorf("DeadTTL (%v) must be at least 1ms", c.DeadTTL)

@@ -29,6 +29,8 @@ type Health struct {
 	Read, Beat, Tick, Ack, Bury Pulse
 	// Full says that reading waits for credits.
 	Full bool
+	// Gate is how the group's intake stood at this node's last tick. A node behind a shut gate is ready: it works it off.
+	Gate Gate
 	// Panics counts panics in the host's hook and in the bridge actor's life cycle; one anywhere else is in Failed.
 	Panics int64
 }

@@ -7,6 +7,7 @@ import (
 	"maps"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/asynkron/protoactor-go/actor"
@@ -29,6 +30,7 @@ type reaper struct {
 	timeout time.Duration
 	guard   func(actor.Context)
 	stopped chan struct{}
+	gate    *atomic.Pointer[Gate] // as of the last tick
 
 	cancel   context.CancelFunc
 	work     sync.WaitGroup
@@ -175,6 +177,7 @@ func (r *reaper) judge(m ticked) {
 		}
 		r.monitor.emit(ReclaimCalm{On: r.calm})
 	}
+	r.judgeGate(m.tick.Gate)
 	now := map[string]int{}
 	for _, name := range m.tick.Unserved {
 		if now[name] = r.unserved[name] + 1; now[name] == unservedTicks {

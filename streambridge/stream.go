@@ -109,6 +109,8 @@ type TickRequest struct {
 	StrayAfter time.Duration
 	// Retention of settled entries and dead letters.
 	DeadTTL time.Duration
+	// Gate has the limits of intake; what is not above 0 is none.
+	Gate GateLimits
 }
 
 // Tick is what one turn of the reaper's clock found and did.
@@ -142,6 +144,9 @@ type Tick struct {
 	Missed int64
 	// Nodes is how many nodes are live, this one included.
 	Nodes int
+	// Gate is how intake stands. It is looked at once a second by the tick of whichever node comes first, and opens by itself
+	// when nobody has looked for ten.
+	Gate Gate
 	// More says that another tick at once would find more to do.
 	More bool
 }
@@ -194,6 +199,8 @@ type Status struct {
 	// StreamExists and GroupExists are false before the first entry or node, and for a name that was mistyped.
 	StreamExists bool `json:"stream_exists"`
 	GroupExists  bool `json:"group_exists"`
+	// Gate is how intake stands.
+	Gate Gate `json:"gate"`
 }
 
 // TypeWaiting is the stream of an agent type that the readers of its entries lacked.

@@ -34,6 +34,9 @@ type Keep struct {
 	Index bool
 }
 
+// Gate has the limits of a group's intake; see streambridge.GateLimits.
+type Gate = streambridge.GateLimits
+
 // Rate is what a provider allows; see actors.Quota.
 type Rate = actors.Rate
 
@@ -67,6 +70,8 @@ type Config struct {
 	MaxResult int
 	// MaxDeliveries is how often an entry may be handed out without being begun. Default 3.
 	MaxDeliveries int64
+	// Gate has the limits beyond which Submit is refused until the group has caught up.
+	Gate Gate
 	// Quotas are the token buckets that steps take from (actors.Quota), by name: what all nodes of the group together may
 	// ask of a provider. Give all nodes the same. Default none.
 	Quotas map[string]Rate
@@ -103,6 +108,7 @@ func (c Config) WithDefaults() Config {
 	c.Restarts.Base = cmp.Or(c.Restarts.Base, 100*time.Millisecond)
 	c.Restarts.Cap = cmp.Or(c.Restarts.Cap, max(5*time.Second, c.Restarts.Base))
 	c.Grace = cmp.Or(c.Grace, 30*time.Second)
+	c.Gate = c.Gate.WithDefaults()
 	c.Keep.Succeeded = cmp.Or(c.Keep.Succeeded, 24*time.Hour)
 	c.Keep.Failed = cmp.Or(c.Keep.Failed, 7*24*time.Hour)
 	c.Keep.Dead = cmp.Or(c.Keep.Dead, 30*24*time.Hour)
@@ -131,6 +137,9 @@ func (c Config) Validate() error {
 	}
 	if err := c.Agents.Validate(); err != nil {
 		errs = append(errs, fmt.Errorf("Agents: %w", err))
+	}
+	if err := c.Gate.Validate(); err != nil {
+		errs = append(errs, err)
 	}
 	if err := actors.ValidateQuotas(c.Quotas); err != nil {
 		errs = append(errs, fmt.Errorf("Quotas: %w", err))

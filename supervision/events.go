@@ -25,6 +25,12 @@ type (
 	GroupLost = streambridge.GroupLost
 	// TypeUnserved says that no live node runs an agent type whose entries wait.
 	TypeUnserved = streambridge.TypeUnserved
+	// GateWarned says that the backlog is near a limit of the group's gate.
+	GateWarned = streambridge.GateWarned
+	// GateShut says that intake is refused.
+	GateShut = streambridge.GateShut
+	// GateOpened ends a GateShut.
+	GateOpened = streambridge.GateOpened
 )
 
 // AgentCrashed says that an agent actor died with an assignment in hand: its handler panicked.

@@ -82,7 +82,7 @@ func New(cfg Config) (*Runtime, error) {
 		Stream: cfg.Stream, Upkeep: cfg.Stream, Names: cfg.Names, Node: r.node,
 		Lease: cfg.Lease, Beat: cfg.Beat, Tick: cfg.Tick,
 		InFlight: cfg.InFlight, InFlightBytes: cfg.InFlightBytes, MaxPayload: cfg.MaxPayload,
-		MaxDeliveries: cfg.MaxDeliveries, DeadTTL: cfg.Keep.Dead,
+		MaxDeliveries: cfg.MaxDeliveries, DeadTTL: cfg.Keep.Dead, Gate: cfg.Gate,
 		Logger: r.log, Events: r.hub.publish,
 	})
 	if err != nil {
@@ -262,6 +262,10 @@ func (r *Runtime) Ready() error {
 	}
 	return r.store.ready(time.Now())
 }
+
+// Gate is how the group's intake stood at this node's last tick: while it is shut, Submit is refused. The node is ready all the
+// same: it works off what is there.
+func (r *Runtime) Gate() streambridge.Gate { return r.bridge.Gate() }
 
 // Live says why the process should be restarted, or nil. A Redis that is away is no reason: a restart would not help.
 func (r *Runtime) Live() error {

@@ -133,6 +133,10 @@ func (w *world) Tick(t testing.TB, incarnation string, at time.Time) {
 	w.script(t, func(tx *memstream.Tx) { tx.KeepLife(incarnation).TickMS = at.UnixMilli() })
 }
 
+func (w *world) Gate(t testing.TB, lag, limit int, hint time.Duration) {
+	w.script(t, func(tx *memstream.Tx) { tx.SetGate(lag, limit, hint) })
+}
+
 func (w *world) Calm(t testing.TB, until time.Time) {
 	w.script(t, func(tx *memstream.Tx) {
 		if until.IsZero() {

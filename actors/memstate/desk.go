@@ -71,6 +71,9 @@ func submit(tx *memstream.Tx, t actors.Submission, kind string) actors.Submitted
 
 // enter adds a task to the stream, or to what waits for its time.
 func enter(tx *memstream.Tx, t actors.Submission, m memstream.Mark, ttl time.Duration) actors.Submitted {
+	if reason, after, shut := tx.Shut(); shut {
+		return actors.Submitted{Err: &actors.GateError{Reason: reason, RetryAfter: after}}
+	}
 	var due int64
 	switch {
 	case t.Delay > 0: // the clock is cut to the ms, and nothing may be early by a part of one

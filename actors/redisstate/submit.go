@@ -52,7 +52,7 @@ func submitCall(b *binding, t actors.Submission) *call {
 	for _, f := range t.Fields {
 		args = append(args, f.Name, f.Value)
 	}
-	return newCall(submitScript, []string{b.keys.Stream, b.keys.Submitted(t.ID)}, args)
+	return newCall(submitScript, []string{b.keys.Stream, b.keys.Submitted(t.ID), b.keys.Gate()}, args)
 }
 
 // when is the argument of submit.lua that tells when a task joins the stream, and what its unique key is.
@@ -115,6 +115,12 @@ func submitAnswer(c *call) (actors.Submitted, error) {
 		a.Known = true
 		id, unit, _ := strings.Cut(r.string(), ":")
 		a.ID, a.Unit = messages.Unescape(id), messages.Unescape(unit)
+	case 6:
+		reason, after, err := messages.ParseGate(a.EntryID)
+		if err != nil {
+			return actors.Submitted{}, err
+		}
+		a.EntryID, a.Err = "", &actors.GateError{Reason: reason, RetryAfter: after}
 	default:
 		return a, fmt.Errorf("submit.lua answered %d", what)
 	}

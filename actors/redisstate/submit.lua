@@ -2,6 +2,7 @@
 --
 -- KEYS[1]  the public stream
 -- KEYS[2]  the submit marker of the task id; see messages/layout.go
+-- KEYS[3]  the group's gate
 -- ARGV[1]  escaped unit
 -- ARGV[2]  work hash
 -- ARGV[3]  type
@@ -13,7 +14,7 @@
 --
 -- Returns {what, entry id, due, unit}: 1 added, 2 known with the same work, 3 the id is taken by other work, 4 there are too
 -- many, 5 the unique key is taken by unit, "<escaped id>:<escaped unit>". While it waits for its time the entry id is ""
--- and due the ms of that time, "" otherwise.
+-- and due the ms of that time, "" otherwise. 6 the gate is shut: "<what> <value> <limit> <hint in ms>" for an entry id.
 --
 -- Atomic because two submits of one id, or of one unique key, would both find nothing. The marker follows the entry, so a
 -- call that was repeated after a lost reply finds it and adds nothing.
@@ -28,6 +29,12 @@ local function mark(entry)
 	if redis.call('PTTL', marker) < keep then redis.call('PEXPIRE', marker, keep) end
 end
 
+-- shut refuses what is new while the group is too far behind.
+local function shut()
+	local gate = redis.call('HMGET', KEYS[3], 'state', 'what', 'value', 'limit', 'hint')
+	return gate[1] == 'shut' and {6, table.concat(gate, ' ', 2), ''}
+end
+
 local function join()
 	if most > 0 and redis.call('XLEN', stream) >= most then return {4, '', ''} end
 	local entry = redis.call('XADD', stream, '*', unpack(ARGV, 7))
@@ -36,7 +43,7 @@ local function join()
 end
 
 local known = redis.call('HGET', marker, eunit)
-if not known and ARGV[6] == '' then return join() end
+if not known and ARGV[6] == '' then return shut() or join() end
 
 local root, eid = string.match(marker, '^(.*:)submitted:([^:]*)$')
 local member = eid .. ':' .. eunit
@@ -67,7 +74,8 @@ if unique then
 	end
 end
 
-local answer
+local answer = shut()
+if answer then return answer end
 -- The clock is cut to the ms, and nothing may be early by a part of one.
 local due = delay ~= '0' and now + 1 + tonumber(delay) or tonumber(at)
 if due <= now then

@@ -107,6 +107,17 @@ func (w *world) Claim(t testing.TB, ref messages.Ref, consumer string) {
 	}).Err())
 }
 
+func (w *world) Gate(t testing.TB, lag, limit int, hint time.Duration) {
+	t.Helper()
+	if limit == 0 {
+		require.NoError(t, w.rdb.Del(t.Context(), w.keys.Gate()).Err())
+		return
+	}
+	require.NoError(t, w.rdb.HSet(t.Context(), w.keys.Gate(), "state", "shut", "what", messages.GateLag, "value", lag, "limit", limit,
+		"hint", hint.Milliseconds()).Err())
+	require.NoError(t, w.rdb.Expire(t.Context(), w.keys.Gate(), time.Minute).Err())
+}
+
 func (w *world) TakeInbox(t testing.TB, consumer string) []statetest.Delivery {
 	t.Helper()
 	return w.read(t, w.keys.Inbox(), consumer)

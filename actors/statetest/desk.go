@@ -78,6 +78,25 @@ var deskCases = map[string]func(*testing.T, *rig){
 		require.True(t, r.submit(tasks[0])[0].Known)
 		require.Len(t, r.World.Public(t), 3)
 	},
+	"a shut gate refuses, says why and until when, and knows what it has": func(t *testing.T, r *rig) {
+		known := r.submit(submission(newTask("known")))[0]
+		r.World.Gate(t, 12, 10, 7*time.Second)
+		for _, s := range r.submit(submission(newTask("a")), submission(newTask("b"))) {
+			require.ErrorIs(t, s.Err, actors.ErrGateShut)
+			var shut *actors.GateError
+			require.ErrorAs(t, s.Err, &shut)
+			require.Equal(t, "12 entries wait for their delivery, 10 are allowed", shut.Reason)
+			require.Equal(t, 7*time.Second, shut.RetryAfter)
+			require.Empty(t, s.EntryID)
+		}
+		require.Equal(t, actors.Submitted{EntryID: known.EntryID, Known: true}, r.submit(submission(newTask("known")))[0])
+		w := r.deliver(newTask("running"), here)
+		b := w.run()
+		r.commit(w.retry(b, 0)) // work goes on
+		r.World.Gate(t, 0, 0, 0)
+		require.NoError(t, r.submit(submission(newTask("a")))[0].Err)
+		require.Len(t, r.World.Public(t), 3)
+	},
 	"a submitted task is PENDING": func(t *testing.T, r *rig) {
 		got := r.submit(submission(newTask("a")))
 		u := r.unit(newTask("a"))

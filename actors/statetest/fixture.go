@@ -49,6 +49,9 @@ type World interface {
 	Live(t testing.TB, incarnation string, live bool)
 	// Tick writes the last tick of an incarnation into what outlives it.
 	Tick(t testing.TB, incarnation string, at time.Time)
+	// Gate shuts the group's gate, as a tick does: so many entries wait for their delivery where so many are allowed, come
+	// back after hint. A limit of 0 opens it.
+	Gate(t testing.TB, lag, limit int, hint time.Duration)
 	// Calm makes every owner count as alive until then (the zero time ends it).
 	Calm(t testing.TB, until time.Time)
 	// EndTrial lets the time of the trial that runs on an incarnation be over.

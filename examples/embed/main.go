@@ -18,6 +18,7 @@ import (
 	"net/http"
 	"os"
 	"os/signal"
+	"strconv"
 	"sync/atomic"
 	"syscall"
 	"time"
@@ -69,9 +70,13 @@ func (s *server) hook(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	task, err := s.tasks.Submit(r.Context(), actors.NewTask{Type: "fulfil", ID: r.Header.Get("X-Event-Id"), Payload: order})
+	var shut *actors.GateError
 	switch {
 	case errors.Is(err, actors.ErrConflict):
 		http.Error(w, err.Error(), http.StatusConflict)
+	case errors.As(err, &shut):
+		w.Header().Set("Retry-After", strconv.Itoa(int(shut.RetryAfter/time.Second)+1))
+		http.Error(w, err.Error(), http.StatusServiceUnavailable)
 	case errors.Is(err, actors.ErrBacklogFull):
 		w.Header().Set("Retry-After", "5")
 		http.Error(w, err.Error(), http.StatusServiceUnavailable)

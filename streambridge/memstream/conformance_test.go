@@ -51,8 +51,9 @@ func (f *fixture) Trim(n int)              { f.server.Trim(f.names.Stream, n) }
 func (f *fixture) DropGroup() {
 	f.server.fault(func(int64) { delete(f.server.data.log(f.names.Stream).groups, f.names.Group) })
 }
-func (f *fixture) Flush()        { f.server.FlushAll() }
-func (f *fixture) Inbox() string { return f.keys.Inbox() }
+func (f *fixture) Flush()               { f.server.FlushAll() }
+func (f *fixture) Memory(share float64) { f.server.SetMemory(share) }
+func (f *fixture) Inbox() string        { return f.keys.Inbox() }
 
 func (f *fixture) Kill(node messages.Node) {
 	f.server.KillNode(node.Incarnation)

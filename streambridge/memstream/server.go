@@ -17,6 +17,7 @@ type Server struct {
 	down    error
 	waiters []*waiter     // blocked readers, oldest first: Redis serves them in that order
 	skew    time.Duration // by Advance
+	memory  float64       // share in use, by SetMemory
 }
 
 // data is all that FlushAll throws away.

@@ -50,6 +50,7 @@ func (s *Stream) Status(ctx context.Context) (st streambridge.Status, err error)
 		}
 		st.Waiting = w.waiting(now)
 		st.StreamExists, st.GroupExists = public != nil, w.read(w.keys.Stream) != nil
+		st.Gate = w.gateNow(now)
 		w.countStates(&st)
 		for _, t := range st.Waiting {
 			if !t.Served {

@@ -37,6 +37,8 @@ func (s *Stream) Tick(ctx context.Context, req streambridge.TickRequest) (t stre
 		s.drainTypes(w, now, req.Room, &t)
 		w.forgetSaved()
 		dead := s.roll(w, now, &t)
+		w.lookAtGate(now, s.server.memory, req.Gate)
+		t.Gate = w.gateNow(now)
 		req.Room -= len(t.Drained)
 		room := req.Room - s.sweep(w, now, req, &t)
 		s.reap(w, now, room, dead, &t)

@@ -44,6 +44,8 @@ type world struct {
 	feeds     map[string]*Feed                   // published chunks, by task id
 	settled   map[string]streambridge.Settlement // for a minute: repeated settlements answer the same
 	quotas    map[string]*Quota
+	gate      *gate // nil: open
+	gateAt    int64 // ms of the last look at it
 }
 
 // claimed says which incarnation a consumer name belongs to.

@@ -32,7 +32,7 @@ func (s *Stream) Status(ctx context.Context) (streambridge.Status, error) {
 	if err != nil {
 		return streambridge.Status{}, fmt.Errorf("status of group %q: %w", b.names.Group, err)
 	}
-	row, err := asRow(reply, 14)
+	row, err := asRow(reply, 15)
 	if err != nil {
 		return streambridge.Status{}, fmt.Errorf("status of group %q: %w", b.names.Group, err)
 	}
@@ -42,6 +42,7 @@ func (s *Stream) Status(ctx context.Context) (streambridge.Status, error) {
 		Dead: asInt(row[6]), Due: asInt(row[7]), Delayed: asInt(row[13]),
 		States:       map[string]int64{"RUNNING": asInt(row[3])},
 		StreamExists: asInt(row[11]) == 1, GroupExists: asInt(row[12]) == 1,
+		Gate: gateOf(row[14]),
 	}
 	if id := asString(row[4]); id != "" {
 		out.OldestMS = max(asInt(row[5])-msOf(id), 0)

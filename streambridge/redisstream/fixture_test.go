@@ -74,7 +74,8 @@ for _, key in ipairs(redis.call('KEYS', '*')) do
   if string.sub(key, 1, #P) == P then
     local rest, ttl = string.sub(key, #P + 1), redis.call('PTTL', key)
     if ttl > d then redis.call('PEXPIRE', key, ttl - d) elseif ttl >= 0 then redis.call('DEL', key) end
-    if rest == 'meta' then shift(key, 'pulse') shift(key, 'calm_until') end
+    if rest == 'meta' then shift(key, 'pulse') shift(key, 'calm_until') shift(key, 'gate_at') end
+    if rest == 'gate' then shift(key, 'since') end
     if string.sub(rest, 1, 5) == 'life:' then shift(key, 'tick') end
     if string.sub(rest, 1, 9) == 'consumer:' then shift(key, 'beat') end
     if rest == 'due' or rest == 'nodes' then
@@ -146,6 +147,16 @@ func (f *fixture) Group(name string) func() {
 func (f *fixture) DropGroup() {
 	f.t.Helper()
 	require.NoError(f.t, f.rdb.XGroupDestroy(ctx, f.keys.Stream, f.names.Group).Err())
+}
+
+func (f *fixture) Memory(share float64) {
+	f.t.Helper()
+	info, err := f.rdb.Info(ctx, "memory").Result()
+	require.NoError(f.t, err)
+	_, rest, _ := strings.Cut(info, "used_memory:")
+	used, err := strconv.ParseFloat(strings.TrimSpace(strings.SplitN(rest, "\n", 2)[0]), 64)
+	require.NoError(f.t, err)
+	require.NoError(f.t, f.rdb.ConfigSet(ctx, "maxmemory", strconv.FormatInt(int64(used/share), 10)).Err())
 }
 
 func (f *fixture) Flush() { f.t.Helper(); require.NoError(f.t, f.rdb.FlushAll(ctx).Err()) }

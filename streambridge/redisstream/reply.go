@@ -75,3 +75,20 @@ func (b *binding) entries(v any) (out []streambridge.Entry, saved []messages.Ref
 	}
 	return out, saved
 }
+
+// gateOf reads what gate_read returns.
+func gateOf(v any) streambridge.Gate {
+	row := asSlice(v)
+	g := streambridge.Gate{State: streambridge.GateIsOpen}
+	if len(row) != 6 {
+		return g
+	}
+	number := func(v any) float64 {
+		n, _ := strconv.ParseFloat(asString(v), 64)
+		return n
+	}
+	g.State = streambridge.GateState(asString(row[0]))
+	g.Reason = messages.GateReason(asString(row[1]), number(row[2]), number(row[3]))
+	g.SinceMS, g.RetryAfterMS = asInt(row[4]), asInt(row[5])
+	return g
+}

@@ -39,6 +39,8 @@ var (
 	releaseLua string
 	//go:embed tick.lua
 	tickLua string
+	//go:embed gate.lua
+	gateLua string
 	//go:embed status.lua
 	statusLua string
 	//go:embed settle.lua
@@ -50,8 +52,8 @@ var (
 	buryScript    = newScript(buryLua)
 	moveScript    = newScript(moveLua)
 	releaseScript = newScript(releaseLua)
-	tickScript    = newScript(tickLua)
-	statusScript  = newScript(statusLua)
+	tickScript    = newScript(gateLua + tickLua)
+	statusScript  = newScript(gateLua + statusLua)
 	settleScript  = newScript(settleLua)
 )
 

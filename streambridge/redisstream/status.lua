@@ -4,7 +4,7 @@
 -- Returns {length, inbox length, lag or -1, pending, id of the oldest pending entry or "", now ms, dead letters, due,
 --   states {name, count, …}, consumers {{name, incarnation, live, pending, idle ms, last tick ms or 0}, …},
 --   types {{agent type, entries, id of the oldest one, 1 when a live node runs it}, …}, 1 when the public stream exists,
---   1 when the group exists on it, what waits to join the stream}.
+--   1 when the group exists on it, what waits to join the stream, gate (gate_read)}.
 -- Atomic so that the numbers belong together. It writes nothing.
 local stream, inbox, P, group = KEYS[1], KEYS[2], ARGV[1], ARGV[2]
 local ms = now_ms()
@@ -69,4 +69,4 @@ if #types > 0 then
 end
 return {redis.call('XLEN', stream), redis.call('XLEN', inbox), lag, waiting, oldest, ms, redis.call('XLEN', P .. 'dead'),
   redis.call('ZCARD', P .. 'due'), states, consumers, rows,
-  redis.call('EXISTS', stream), joined, delayed}
+  redis.call('EXISTS', stream), joined, delayed, gate_read(P, ms)}

@@ -35,7 +35,8 @@ func (s *Stream) Tick(ctx context.Context, req streambridge.TickRequest) (stream
 	stray := max(req.StrayAfter, time.Millisecond)
 	reply, err := b.run(ctx, tickScript, b.streams(), b.keys.Prefix, b.names.Group, b.node.Consumer, b.node.Incarnation,
 		b.node.Lease.Milliseconds(), req.Room, stray.Milliseconds(), s.deadTTL.Load(), flag(sweep), quota,
-		s.clientID.Load(), b.types, b.node.Host, b.node.PID, heard)
+		s.clientID.Load(), b.types, b.node.Host, b.node.PID, heard,
+		max(0, req.Gate.Age.Milliseconds()), max(0, req.Gate.Pending), max(0, req.Gate.Lag), max(0, req.Gate.Length), max(0, req.Gate.Memory))
 	if err != nil {
 		return streambridge.Tick{}, fmt.Errorf("tick of group %q: %w", b.names.Group, err)
 	}
@@ -43,7 +44,7 @@ func (s *Stream) Tick(ctx context.Context, req streambridge.TickRequest) (stream
 	if err == nil && asInt(row[0]) == 1 {
 		return streambridge.Tick{}, fmt.Errorf("tick of group %q as consumer %q: %w", b.names.Group, b.node.Consumer, streambridge.ErrUsurped)
 	}
-	if row, err = asRow(reply, 19); err != nil {
+	if row, err = asRow(reply, 20); err != nil {
 		return streambridge.Tick{}, fmt.Errorf("tick of group %q: %w", b.names.Group, err)
 	}
 	s.notice(asString(row[1]))
@@ -59,6 +60,7 @@ func (s *Stream) Tick(ctx context.Context, req streambridge.TickRequest) (stream
 		More:     asInt(row[13]) == 1,
 
 		Cancelled: cancelledUnits(row[16]),
+		Gate:      gateOf(row[19]),
 	}
 	var saved []messages.Ref
 	out.Claimed, saved = b.entries(row[3])

@@ -2,10 +2,12 @@
 -- KEYS[1] public stream  KEYS[2] inbox
 -- ARGV: P, group, consumer, incarnation, lease ms, room, stray ms, keep ms, sweep (1 to look for strays), quota (how many
 --   orphans this turn may still take, -1 for its fair share), client id, types (packed), host, pid,
---   id of the last cancellation that we heard of ("" before the first tick)
+--   id of the last cancellation that we heard of ("" before the first tick),
+--   limits of the gate (gate.lua; 0 for none): age in ms, pending, lag, length, memory
 -- Returns {1} when the consumer name is another's, else {0, epoch, own pending, claimed, strays, buried, promoted, trimmed,
 --   unserved, orphans left, calm, missed, live nodes, more, quota left, drained, names of units that were
---   cancelled while they ran here and why in turn, id of the last cancellation, joined}; claimed, strays and drained are lists of
+--   cancelled while they ran here and why in turn, id of the last cancellation, joined, gate (gate_read)}; claimed, strays and drained are
+--   lists of
 --   {stream (1 or 2), id, deliveries, fields, saved (1 or 0)}, buried of {stream, id}.
 -- Atomic because each part looks before it acts, and between the two another node may act on the same entry, retry or
 -- consumer. Nearly all that is handed out comes last: if anything before fails, nothing has been claimed. Repeated, it
@@ -259,6 +261,9 @@ for _, c in ipairs(dead) do
   end
 end
 
+local gate = gate_look(P, stream, inbox, group, ms,
+  {tonumber(ARGV[16]), tonumber(ARGV[17]), tonumber(ARGV[18]), tonumber(ARGV[19]), tonumber(ARGV[20])})
+
 -- Hand out. Bodies are looked at first: XCLAIM silently drops an entry without one.
 local function hand_out(list, i, row, deliveries)
   local key, id = KEYS[i], row[1]
@@ -325,4 +330,4 @@ end
 if quota > 0 and (#claimed == most or bytes > most_bytes) then more = true else quota = -1 end
 
 return {0, epoch, mine, claimed, strays, buried, promoted, trimmed, unserved, orphans, calm and 1 or 0, missed, #live,
-  more and 1 or 0, quota, taken, cancelled, heard, joined}
+  more and 1 or 0, quota, taken, cancelled, heard, joined, gate}

@@ -46,6 +46,8 @@ type Fixture interface {
 	DropGroup()
 	// Flush empties the whole server.
 	Flush()
+	// Memory lets the server seem to use that share of its memory.
+	Memory(share float64)
 
 	// Inbox is the key of the group's inbox, as Ref.Stream names it.
 	Inbox() string

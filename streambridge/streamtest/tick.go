@@ -13,7 +13,7 @@ import (
 var tickTests = []test{
 	{"an idle tick finds nothing", func(w *world) {
 		n := w.open("a")
-		require.Equal(w, streambridge.Tick{Nodes: 1}, clean(n.tick(10)))
+		require.Equal(w, streambridge.Tick{Nodes: 1, Gate: streambridge.Gate{State: open}}, clean(n.tick(10)))
 	}},
 	{"a due retry is promoted when it is due, under its wake", func(w *world) {
 		n := w.open("a")

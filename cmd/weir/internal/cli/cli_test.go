@@ -229,10 +229,14 @@ func TestVersion(t *testing.T) {
 	require.Equal(t, "devel", versionOf(nil, false).Version)
 }
 
-type fakeProber struct{ live, ready error }
+type fakeProber struct {
+	live, ready error
+	gate        streambridge.Gate
+}
 
-func (p fakeProber) Live() error  { return p.live }
-func (p fakeProber) Ready() error { return p.ready }
+func (p fakeProber) Live() error             { return p.live }
+func (p fakeProber) Ready() error            { return p.ready }
+func (p fakeProber) Gate() streambridge.Gate { return p.gate }
 
 func TestHealth(t *testing.T) {
 	s, err := startHealth("", nil)
@@ -241,15 +245,31 @@ func TestHealth(t *testing.T) {
 	require.NoError(t, s.close(t.Context()))
 
 	rec := httptest.NewRecorder()
-	probe(fakeProber{ready: io.ErrUnexpectedEOF}.Ready)(rec, nil)
+	probe(fakeProber{ready: io.ErrUnexpectedEOF}.Ready, nil)(rec, nil)
 	require.Equal(t, http.StatusServiceUnavailable, rec.Code)
 	require.Equal(t, "unexpected EOF\n", rec.Body.String())
 
-	s, err = startHealth("127.0.0.1:0", fakeProber{})
+	s, err = startHealth("127.0.0.1:0", fakeProber{gate: streambridge.Gate{State: streambridge.GateIsShut, Reason: "too much"}})
 	require.NoError(t, err)
 	defer func() { require.NoError(t, s.close(t.Context())) }()
+	require.Equal(t, "ok, gate shut: too much", readiness(fakeProber{gate: streambridge.Gate{State: streambridge.GateIsShut, Reason: "too much"}}.Gate()))
+	require.Equal(t, "ok", readiness(streambridge.Gate{State: streambridge.GateIsOpen}))
 	_, err = startHealth(s.address(), fakeProber{})
 	require.ErrorContains(t, err, "listen for health checks")
+}
+
+func TestGateFlag(t *testing.T) {
+	var g gateFlag
+	require.NoError(t, g.Set("age=12h,pending=5,lag=off,memory=80%"))
+	require.Equal(t, gateFlag{Age: 12 * time.Hour, Pending: 5, Lag: -1, Memory: 0.8}, g)
+	require.NoError(t, g.Set("off"))
+	require.Equal(t, gateFlag{Age: -1, Pending: -1, Lag: -1, Length: -1, Memory: -1}, g)
+	for bad, says := range map[string]string{
+		"age": "must be a limit", "depth=3": "no such limit", "lag=0": "at least 1, or off", "memory=120%": "at most 1", "age=x": "invalid duration",
+	} {
+		g = gateFlag{}
+		require.ErrorContains(t, g.Set(bad), says, bad)
+	}
 }
 
 func TestWrap(t *testing.T) {

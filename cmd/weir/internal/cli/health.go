@@ -7,12 +7,15 @@ import (
 	"net"
 	"net/http"
 	"time"
+
+	"github.com/weir-run/weir/streambridge"
 )
 
 // prober is what the health endpoints ask: a runtime.
 type prober interface {
 	Live() error
 	Ready() error
+	Gate() streambridge.Gate
 }
 
 // healthServer answers /livez and /readyz. A nil one answers nothing.
@@ -32,8 +35,8 @@ func startHealth(addr string, p prober) (*healthServer, error) {
 		return nil, fmt.Errorf("listen for health checks: %w", err)
 	}
 	mux := http.NewServeMux()
-	mux.HandleFunc("GET /livez", probe(p.Live))
-	mux.HandleFunc("GET /readyz", probe(p.Ready))
+	mux.HandleFunc("GET /livez", probe(p.Live, func() string { return "ok" }))
+	mux.HandleFunc("GET /readyz", probe(p.Ready, func() string { return readiness(p.Gate()) }))
 	s := &healthServer{
 		http: &http.Server{Handler: mux, ReadHeaderTimeout: 5 * time.Second, WriteTimeout: 10 * time.Second},
 		addr: l.Addr().String(), served: make(chan error, 1),
@@ -42,7 +45,15 @@ func startHealth(addr string, p prober) (*healthServer, error) {
 	return s, nil
 }
 
-func probe(ask func() error) http.HandlerFunc {
+// readiness is what a ready node says: behind a shut gate it is ready, and works off what is there.
+func readiness(g streambridge.Gate) string {
+	if g.State == streambridge.GateIsOpen {
+		return "ok"
+	}
+	return fmt.Sprintf("ok, gate %s: %s", g.State, g.Reason)
+}
+
+func probe(ask func() error, fine func() string) http.HandlerFunc {
 	return func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Content-Type", "text/plain; charset=utf-8")
 		w.Header().Set("Cache-Control", "no-store")
@@ -51,7 +62,7 @@ func probe(ask func() error) http.HandlerFunc {
 			fmt.Fprintln(w, err)
 			return
 		}
-		fmt.Fprintln(w, "ok")
+		fmt.Fprintln(w, fine())
 	}
 }
 

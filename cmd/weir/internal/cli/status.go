@@ -16,7 +16,8 @@ func (a *app) statusCmd() *cobra.Command {
 		Use:   "status",
 		Short: "Show a group: backlog, tasks by state, dead letters, consumers",
 		Long: `Show a group as it stands: entries in the stream and in the group's inbox, lag (not yet delivered), pending entries
-and the age of the oldest, tasks by state, dead letters, agent types that no live node runs, and the consumers.
+and the age of the oldest, tasks by state, dead letters, agent types that no live node runs, a gate that refuses
+tasks or soon will, and the consumers.
 
 The inbox is the group's own stream of what Weir adds for it: due retries, entries that waited for their turn or for a node
 with their agent type. What was submitted for later is delayed; all groups of the stream share it, and it counts as SCHEDULED
@@ -77,6 +78,9 @@ func (a *app) showStatus(s streambridge.Status) error {
 		pending += ", the oldest " + age(time.Duration(s.OldestMS)*time.Millisecond)
 	}
 	row(w, "pending", pending)
+	if s.Gate.State != streambridge.GateIsOpen {
+		row(w, "GATE", gateLine(s.Gate))
+	}
 	row(w, "due", count(s.Due))
 	row(w, "delayed", count(s.Delayed)+" to join the stream")
 	row(w, "dead letters", count(s.Dead))

@@ -35,6 +35,7 @@ type workerFlags struct {
 	health            string
 	index             bool
 	schedules         string
+	gate              supervision.Gate
 }
 
 func (a *app) workerCmd() *cobra.Command {
@@ -76,11 +77,12 @@ Agent types and their payloads (a member that is left out has the value shown):
 	fs.StringVar(&f.logLevel, "log-level", "info", "trace, debug, info, warn, error or off")
 	fs.BoolVar(&f.logJSON, "log-json", false, "log in JSON")
 	fs.StringVar(&f.health, "health", "", "address for /livez and /readyz, such as :8080 (default none)")
+	fs.Var((*gateFlag)(&f.gate), "gate", "limits beyond which submitting is refused: age, pending, lag, length, memory, or off (default age=24h,pending=1000000,lag=1000000,length=1000000,memory=90%)")
 	fs.BoolVar(&f.index, "index", false, "list SUCCEEDED tasks by state too, at the price of a write a task")
 	fs.StringVar(&f.schedules, "schedules", "", "file with schedules to declare, YAML or JSON (see weir schedule add --help)")
 	for _, name := range []string{
 		"schedules", "consumer", "types", "lease", "beat", "tick", "max-deliveries", "max-in-flight", "max-payload",
-		"restarts", "grace", "log-level", "log-json", "health", "index",
+		"restarts", "grace", "log-level", "log-json", "health", "index", "gate",
 	} {
 		env(fs, name)
 	}
@@ -177,7 +179,7 @@ func (a *app) worker(ctx context.Context, f workerFlags) error {
 		Names:  names, Agents: types, Schedules: schedules,
 		Lease: f.lease, Beat: f.beat, Tick: f.tick, MaxDeliveries: f.maxDeliveries, InFlight: f.maxInFlight,
 		MaxPayload: f.maxPayload, Restarts: supervision.Restarts{Max: f.restarts}, Grace: f.grace,
-		Keep: supervision.Keep{Index: f.index}, Logger: log,
+		Keep: supervision.Keep{Index: f.index}, Gate: f.gate, Logger: log,
 	})
 	if err != nil {
 		return &usageError{err: err}
