@@ -93,8 +93,9 @@ func (s *Stream) heal(ctx context.Context, b *binding, cause error) error {
 func (b *binding) readReply(reply any) ([]streambridge.Entry, error) {
 	var out []streambridge.Entry
 	one := func(key, entries any) error {
-		stream := asString(key)
-		for _, e := range asSlice(entries) {
+		stream, list := asString(key), asSlice(entries)
+		out = slices.Grow(out, len(list))
+		for _, e := range list {
 			row := asSlice(e)
 			if len(row) != 2 {
 				return fmt.Errorf("an entry of %d parts in the reply", len(row))
