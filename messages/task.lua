@@ -2,17 +2,10 @@
 -- Stands before a script's own text; every function here runs inside that script, so it is as atomic as the script.
 -- P is the group's key prefix. Times are milliseconds by Redis TIME.
 
--- stamp is the time as the hashes hold it: the same wherever a run of a script asks, which saves the server a command.
-local time
-local function stamp()
-  if not time then
-    local t = redis.call('TIME')
-    time = t[1] .. string.sub('00000' .. t[2], -6, -4)
-  end
-  return time
+local function now_ms()
+  local t = redis.call('TIME')
+  return t[1] * 1000 + math.floor(t[2] / 1000)
 end
-
-local function now_ms() return tonumber(stamp()) end
 
 -- A part of a key, as messages.Escape makes it.
 local function escape(s)

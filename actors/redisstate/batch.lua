@@ -8,11 +8,20 @@
 -- no call at all can write, on a replica, it is the whole reply: the client then leaves the connection and looks for the
 -- master. (Errors are text here: go-redis loses its place in a list that holds one of the kinds it knows, such as OOM.)
 --
--- One run for many because the server needs more than a microsecond to take up a script, and because what a script sets
--- up, such as the functions of task.lua, is then set up once. The calls are as independent as in runs of their own: the
--- script stands below as a function and sees the KEYS and ARGV of its call.
+-- One run for many because the server needs more than a microsecond to take up a script and another one to read the clock.
+-- The calls are as independent as in runs of their own: the script stands below as a function and sees the KEYS and ARGV
+-- of its call.
 
--- include task.lua
+-- stamp is the time of the run, in ms as the hashes hold it.
+local time
+local function stamp()
+	if not time then
+		local t = redis.call('TIME')
+		time = t[1] .. string.sub('00000' .. t[2], -6, -4)
+	end
+	return time
+end
+
 local function call(KEYS, ARGV)
 -- include the script
 end

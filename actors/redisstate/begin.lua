@@ -27,9 +27,6 @@
 -- finds its own run and answers the same.
 --
 -- A task that was never heard of is the hot path: it comes first and pays for nothing below it.
-
--- include task.lua
-
 local task, stream = KEYS[1], KEYS[2]
 local P, group, entry, consumer = ARGV[1], ARGV[2], ARGV[3], ARGV[4]
 local me, run, kind = ARGV[5], ARGV[6], ARGV[8]
@@ -50,12 +47,14 @@ if held[1] and known == 2 and not ARGV[9] and #kind <= 64 then
 	return now
 end
 
-local wake, u = ARGV[9] or '0', ARGV[10] or ''
+local wake_number, u = ARGV[9] or '0', ARGV[10] or ''
 local too_often, crash = ARGV[11] or '0', ARGV[12] or ''
 local h = redis.call('HMGET', task, 'fence', 'owner', u .. 'state', u .. 'work', u .. 'run', u .. 'wake', 'queued')
 local fence, owner, state = h[1], h[2], h[3]
 
-local now = now_ms()
+-- include task.lua
+
+local now = tonumber(stamp())
 local id = string.sub(task, #P + 6)
 local unit = string.sub(u, 1, -2)
 local member = id .. ':' .. unit
@@ -92,7 +91,7 @@ elseif state == 'SUCCEEDED' or state == 'FAILED' then
 	settled = 2
 elseif state == 'CANCELLED' then
 	settled = 5
-elseif wake ~= (h[6] or '0') then
+elseif wake_number ~= (h[6] or '0') then
 	settled = 3
 end
 if settled then
@@ -132,7 +131,7 @@ end
 
 -- 3. Another live node owns the task: the entry waits with it.
 if left > 0 then
-	local packed = copy(wake)
+	local packed = copy(wake_number)
 	-- It cannot wait without a body; the next heartbeat rebuilds it or sets it aside.
 	if not packed then return {8, 1000} end
 	redis.call('RPUSH', task .. ':waiting', packed)

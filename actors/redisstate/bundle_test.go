@@ -2,6 +2,9 @@ package redisstate
 
 import (
 	"fmt"
+	"os"
+	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -117,25 +120,42 @@ func TestCallsAreBundled(t *testing.T) {
 	}
 }
 
-// All calls of one run see one time, and the prelude is theirs, too.
+// All calls of one run see one time.
 func TestOneTimeForABundle(t *testing.T) {
 	srv := redistest.Shared(t)
 	lane := &lane{batcher: &New(srv.Client()).batch}
-	sc := newScript(includeTask+"local from = stamp()\nfor i = 1, 20000 do redis.call('PING') end\nreturn {from, stamp(), tostring(now_ms() == tonumber(from))}", "")
-	require.Contains(t, sc.plain.source, messages.TaskLua)
+	sc := newScript("local from = stamp()\nfor i = 1, 20000 do redis.call('PING') end\nreturn {from, stamp()}", "")
 	all := []*call{newCall(sc, []string{"a"}, nil), newCall(sc, []string{"a"}, nil)}
 	require.Empty(t, lane.exec(t.Context(), all, false, true))
 	first := all[0].reply
 	require.Regexp(t, `^1[0-9]{12}$`, asList(first)[0])
 	require.Equal(t, asList(first)[0], asList(first)[1])
-	require.Equal(t, "true", asList(first)[2])
 	require.Equal(t, first, all[1].reply)
 }
 
-// What stands outside the script's function would see the keys and arguments of all calls.
-func TestThePreludeHasNoCall(t *testing.T) {
-	require.NotContains(t, messages.TaskLua, "KEYS[")
-	require.NotContains(t, messages.TaskLua, "ARGV[")
+// A script's own names from before the functions of task.lua must not be theirs: it would go on with a function.
+func TestScriptsKeepTheirNames(t *testing.T) {
+	declared := regexp.MustCompile(`(?m)^local (?:function )?([a-z_, ]+)`)
+	names := func(lua string) (all []string) {
+		for _, m := range declared.FindAllStringSubmatch(lua, -1) {
+			all = append(all, strings.Split(strings.TrimSpace(m[1]), ", ")...)
+		}
+		return all
+	}
+	theirs := names(messages.TaskLua)
+	require.Contains(t, theirs, "now_ms")
+	files, err := filepath.Glob("*.lua")
+	require.NoError(t, err)
+	for _, file := range files {
+		text, err := os.ReadFile(file)
+		require.NoError(t, err)
+		before, _, _ := strings.Cut(string(text), includeTask)
+		for _, name := range append(names(before), names(batchLua)...) {
+			if strings.Contains(string(text), includeTask) {
+				require.NotContains(t, theirs, name, file)
+			}
+		}
+	}
 }
 
 // A master that became a replica is left: its address may lead to the new master by now.

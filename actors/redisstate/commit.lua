@@ -27,9 +27,6 @@
 -- be a retry that nobody is due to make, or an ended task whose waiting entries nobody wakes.
 --
 -- The success of a whole task that nobody waits for and that never was a suspect is the hot path: it comes first.
-
--- include task.lua
-
 local task, P = KEYS[1], ARGV[1]
 local ttl, ctype, result, u, to = ARGV[5], ARGV[6], ARGV[7], ARGV[8], ARGV[9]
 local h
@@ -71,6 +68,8 @@ if not u and not h[4] and not h[5] and not h[7] and not h[8] and #ctype <= 64 an
 	end
 	return 1
 end
+
+-- include task.lua
 
 u, to = u or '', to or 'SUCCEEDED'
 local now, keep = tonumber(at), tonumber(ttl)

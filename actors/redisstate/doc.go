@@ -23,9 +23,9 @@
 // context ends is told within 50 ms.
 //
 // Within a pipeline, up to 64 calls of one script are one EVALSHA: batch.lua holds the script as a function and calls it
-// once a call, each with its own KEYS and ARGV, and catches each one's errors. So the server takes up a script, reads the
-// clock and makes the script's functions once and not for each task. What a call does, answers and meets is what it would
-// alone; its error is a redis.Error with the server's code in front.
+// once a call, each with its own KEYS and ARGV, and catches each one's errors. So the server takes up a script and reads the
+// clock once and not for each task. What a call does, answers and meets is what it would alone; its error is a redis.Error
+// with the server's code in front.
 //
 // # Lost replies
 //

@@ -80,9 +80,11 @@ var (
 	quietScript           = newScript(quietLua, "allow-oom")
 )
 
-// A script says with the first of these lines that it uses the functions of task.lua. batch.lua has both.
 const (
-	includeTask   = "-- include task.lua\n"
+	// includeTask is where a script wants the functions of task.lua. One that has a hot path puts it after that: they are
+	// made, as closures, at every call.
+	includeTask = "-- include task.lua\n"
+	// includeScript is where batch.lua has the script.
 	includeScript = "-- include the script\n"
 )
 
@@ -98,12 +100,8 @@ func newText(source string) text {
 type script struct{ plain, flagged text }
 
 func newScript(body, flags string) *script {
-	task := ""
-	if strings.Contains(body, includeTask) {
-		task = messages.TaskLua
-	}
-	body = strings.Replace(body, includeTask, "", 1)
-	body = strings.NewReplacer(includeTask, task, includeScript, body).Replace(batchLua)
+	body = strings.Replace(body, includeTask, messages.TaskLua, 1)
+	body = strings.Replace(batchLua, includeScript, body, 1)
 	s := &script{plain: newText(body)}
 	s.flagged = s.plain
 	if flags != "" {

@@ -18,9 +18,6 @@
 --
 -- Atomic because two submits of one id, or of one unique key, would both find nothing. The marker follows the entry, so a
 -- call that was repeated after a lost reply finds it and adds nothing.
-
--- include task.lua
-
 local stream, marker, eunit = KEYS[1], KEYS[2], ARGV[1]
 local most, keep = tonumber(ARGV[4]), tonumber(ARGV[5])
 
@@ -60,8 +57,10 @@ if known then
 	return {string.match(known, '^%S+ (%S*)') == ARGV[2] and 2 or 3, entry, due}
 end
 
+-- include task.lua
+
 local delay, at, period, key = string.match(ARGV[6], '^(%d+) (%d+) (%d+) (.*)$')
-local now = now_ms()
+local now = tonumber(stamp())
 local unique = key ~= '' and period ~= '0' and root .. 'unique:' .. key
 if unique then
 	local taken = redis.call('GET', unique)

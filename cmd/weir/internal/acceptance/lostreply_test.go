@@ -37,12 +37,8 @@ func luaCall(t *testing.T, file string) func(cmd []string) bool {
 	var body, flagged string
 	switch adapter {
 	case "redisstate":
-		const task, script = "-- include task.lua\n", "-- include the script\n"
-		own, prelude := read("actors", adapter, name), ""
-		if strings.Contains(own, task) {
-			own, prelude = strings.Replace(own, task, "", 1), messages.TaskLua
-		}
-		body = strings.NewReplacer(task, prelude, script, own).Replace(read("actors", adapter, "batch.lua"))
+		body = strings.Replace(read("actors", adapter, name), "-- include task.lua\n", messages.TaskLua, 1)
+		body = strings.Replace(read("actors", adapter, "batch.lua"), "-- include the script\n", body, 1)
 		flagged = "#!lua flags=allow-oom\n" + body
 	case "redisstream":
 		body = messages.TaskLua + "\n" + read("streambridge", adapter, "stream.lua") + "\n" + read("streambridge", adapter, name)
