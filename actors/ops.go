@@ -19,7 +19,8 @@ type TaskQuery struct {
 	// State of the units.
 	//
 	// FAILED, CANCELLED, WAITING, RETRYING, SCHEDULED, and SUCCEEDED where the runtime indexes it (Keep.Index): newest change
-	// first. Unspecified: all of these together.
+	// first. Unspecified: all of these together. What was submitted for later and is not in the stream yet, SCHEDULED too,
+	// comes behind them, the next to join it first.
 	//
 	// RUNNING: from the group's pending entries, the oldest entry first.
 	//

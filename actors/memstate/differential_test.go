@@ -102,7 +102,7 @@ func draw(t *rapid.T) move {
 			got, err := s.nodes[node].state.Submit(ctx, []actors.Submission{sub})
 			require.NoError(s.t, err)
 			if sub.Delay == time.Millisecond {
-				time.Sleep(2 * time.Millisecond) // the next one is due later, on both sides
+				moment()
 			}
 			return fmt.Sprint(s.ref(messages.Ref{Stream: s.names.Stream, ID: got[0].EntryID}), got[0].Known, got[0].ID, got[0].Unit,
 				got[0].Due.IsZero(), failure(got[0].Err))
@@ -239,6 +239,9 @@ func draw(t *rapid.T) move {
 	return move{kind, do}
 }
 
+// moment lets what comes due next be due later, on both sides: what is due in one millisecond goes by name.
+func moment() { time.Sleep(2 * time.Millisecond) }
+
 // strayAfter is longer than a script takes: what a tick hands out is no stray within it.
 const strayAfter = 3 * time.Millisecond
 
@@ -328,6 +331,9 @@ func commit(t *rapid.T, of func(func(*side, *member, *holding) any) func(*side) 
 		c.TaskID, c.Unit, c.Type, c.Fence, c.Entry = h.task.GetTaskId(), h.task.GetUnit(), h.task.GetType(), h.begun.Fence, h.Ref
 		err := m.state.Commit(context.Background(), c)
 		again := m.state.Commit(context.Background(), c)
+		if c.Outcome == messages.Outcome_OUTCOME_RETRY {
+			moment()
+		}
 		if err == nil && acked && c.Outcome != messages.Outcome_OUTCOME_INTERRUPTED {
 			m.drop(h.Ref)
 			require.NoError(s.t, m.stream.Ack(context.Background(), []messages.Ref{h.Ref}))

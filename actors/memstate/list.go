@@ -92,7 +92,28 @@ func indexed(tx *memstream.Tx, q actors.TaskQuery) (all []listed) {
 			place:    -m.AtMS, first: actors.StateName(m.State) + ":" + messages.Escape(m.Type), second: memstream.Member(m.Task, m.Unit),
 		})
 	}
+	if q.State == 0 || q.State == messages.State_STATE_SCHEDULED {
+		all = append(all, delayed(tx, q)...)
+	}
 	slices.SortFunc(all, listed.compare)
+	return all
+}
+
+// delayed lists what was submitted for later and has no record: behind the indexes, the next to join the stream first.
+func delayed(tx *memstream.Tx, q actors.TaskQuery) (all []listed) {
+	for member, ms := range tx.DelayedMembers() {
+		id, name, _ := strings.Cut(member, ":")
+		id, name = messages.Unescape(id), messages.Unescape(name)
+		if t := tx.Task(id); t != nil && t.Units[name] != nil {
+			continue // it was cancelled
+		}
+		m, known := tx.Marks(id)[name]
+		u := submitted(tx, id, name, m)
+		if !known || !ofType(q, u.Type) || u.Created.Before(q.Since) {
+			continue
+		}
+		all = append(all, listed{TaskItem: actors.TaskItem{ID: id, Unit: u}, place: ms, first: member})
+	}
 	return all
 }
 
@@ -108,6 +129,10 @@ func entries(tx *memstream.Tx, q actors.TaskQuery, names messages.FieldNames) (a
 	for _, e := range tx.Outstanding() {
 		if q.State == messages.State_STATE_RUNNING && e.Consumer == "" {
 			continue // another entry of a unit that runs, at most
+		}
+		agent, _, _ := strings.Cut(q.Type, "/")
+		if t, ok := strings.CutPrefix(e.Place, "3 type "); ok && agent != "" && t != agent {
+			continue // what stands under its id may be other work
 		}
 		if !e.Copied {
 			e.Task, e.Unit = identity(e, names)

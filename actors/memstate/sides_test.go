@@ -244,6 +244,7 @@ func (s *side) lists() (all []string) {
 	for _, q := range []actors.TaskQuery{
 		{Limit: 2},
 		{Type: "x"},
+		{State: messages.State_STATE_SCHEDULED, Type: "x", Limit: 1},
 		{State: messages.State_STATE_RUNNING, Limit: 1},
 		{State: messages.State_STATE_PENDING, Limit: 2},
 		{State: messages.State_STATE_PENDING, Type: "y"},
@@ -261,7 +262,7 @@ func (s *side) lists() (all []string) {
 			}
 			q.After = page.Next
 		}
-		if q.State == 0 {
+		if q.State == 0 || q.State == messages.State_STATE_SCHEDULED {
 			slices.Sort(found)
 		}
 		all = append(all, fmt.Sprintf("%q", found))

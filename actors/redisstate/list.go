@@ -83,7 +83,11 @@ func (l *lister) indexed(ctx context.Context) error {
 		if from.ms, err = strconv.ParseInt(parts[0], 10, 64); err != nil {
 			return fmt.Errorf("%.40q is not where a page of this list ended", l.q.After)
 		}
+		if from.index == inDelayed {
+			return l.delayed(ctx, from)
+		}
 	}
+	scheduled := l.q.State == messages.State_STATE_UNSPECIFIED || l.q.State == messages.State_STATE_SCHEDULED
 	for range maxReads {
 		n := l.room()
 		marks, err := l.marks(ctx, sets, from, n)
@@ -92,6 +96,9 @@ func (l *lister) indexed(ctx context.Context) error {
 		}
 		if err := l.addMarks(ctx, marks); err != nil {
 			return err
+		}
+		if len(marks) < n && scheduled {
+			return l.delayed(ctx, nil) // there is room for one of them at least
 		}
 		if len(marks) < n {
 			l.page.Next = ""
@@ -244,7 +251,8 @@ func (s *State) units(ctx context.Context, b *binding, members []string) ([]*act
 		}
 		_, unit, _ := strings.Cut(m, ":")
 		units[i] = unitRecord(messages.Unescape(unit), h)
-		if ms := int64(due[i].Val()); ms > 0 && units[i].State == messages.State_STATE_RETRYING {
+		waits := units[i].State == messages.State_STATE_RETRYING || units[i].State == messages.State_STATE_SCHEDULED
+		if ms := int64(due[i].Val()); ms > 0 && waits {
 			units[i].Due = time.UnixMilli(ms)
 		}
 	}

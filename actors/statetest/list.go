@@ -137,6 +137,45 @@ var listCases = map[string]func(*testing.T, *rig){
 			require.NotContains(t, seen, strings.TrimSuffix(name, "/"))
 		}
 	},
+	"what is for later is listed with its time, also where no entry of it is in the stream": func(t *testing.T, r *rig) {
+		at := r.World.Now(t).Add(time.Hour).Truncate(time.Second)
+		var tasks []actors.Submission
+		for i := range 10 {
+			s := submission(part(fmt.Sprint("t{}:", i), "u:"))
+			s.At = at.Add(time.Duration(i/4) * time.Minute) // several at one time
+			tasks = append(tasks, s)
+		}
+		r.submit(tasks...)
+		for i := range 3 {
+			w := r.deliver(newTask(fmt.Sprint("own", i)), here)
+			w.act, w.due = uint64(i+1), at
+			w.answers(actors.Elsewhere)
+			r.moments()
+		}
+		r.cancel("t{}:3", "")
+		r.cancel("own1", "")
+		var want []string
+		for _, n := range []int{0, 1, 2, 4, 5, 6, 7, 8, 9} {
+			want = append(want, fmt.Sprintf("t{}:%d/u:", n))
+		}
+		want = append([]string{"own2/", "own0/"}, want...)
+		for _, limit := range []int{1, 2, 3, 7, 11, 100} {
+			items, names := r.list(actors.TaskQuery{State: messages.State_STATE_SCHEDULED, Limit: limit})
+			require.Equal(t, want, names, "limit %d", limit)
+			for _, item := range items {
+				require.Equal(t, messages.State_STATE_SCHEDULED, item.Unit.State)
+				require.Equal(t, "noop", item.Unit.Type)
+				require.WithinDuration(t, at, item.Unit.Due, time.Hour)
+				require.False(t, item.Unit.Due.Before(at))
+			}
+		}
+		_, names := r.list(actors.TaskQuery{Limit: 3})
+		require.Len(t, names, len(want)+2, "with the cancelled ones")
+		_, names = r.list(actors.TaskQuery{State: messages.State_STATE_SCHEDULED, Type: "another"})
+		require.Empty(t, names)
+		_, names = r.list(actors.TaskQuery{State: messages.State_STATE_SCHEDULED, Since: r.World.Now(t).Add(time.Minute)})
+		require.Empty(t, names)
+	},
 	"what runs is listed by its entry": func(t *testing.T, r *rig) {
 		one := r.deliver(newTask("a{}"), here)
 		one.run()

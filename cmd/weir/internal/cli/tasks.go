@@ -55,7 +55,7 @@ func (a *app) tasksCmd() *cobra.Command {
 		Long: `List tasks by state, type and time, in pages.
 
 FAILED, CANCELLED, WAITING, RETRYING, SCHEDULED (all of them without --state), and SUCCEEDED where the workers index it:
-the newest change first. RUNNING: from the entries that the consumers have in hand, the oldest first. PENDING: the entries that
+the newest change first, and behind them what was submitted for later. RUNNING: from the entries that the consumers have in hand, the oldest first. PENDING: the entries that
 nobody has begun, those in hand first, then the inbox, those that wait for an agent type, and the stream; what waits with a
 task for its owner is not among them.`,
 		Args: noArgs,
@@ -163,6 +163,8 @@ func (t listedTask) detail() string {
 	switch {
 	case t.Consumer != "":
 		return "in hand of " + t.Consumer
+	case t.DueAt != nil && t.Error == "":
+		return "due " + clock(*t.DueAt)
 	case t.DueAt != nil:
 		return "due " + clock(*t.DueAt) + ": " + firstLine(t.Error)
 	case t.Reason != "":
