@@ -41,7 +41,11 @@ func luaCall(t *testing.T, file string) func(cmd []string) bool {
 		body = strings.Replace(read("actors", adapter, "batch.lua"), "-- include the script\n", body, 1)
 		flagged = "#!lua flags=allow-oom\n" + body
 	case "redisstream":
-		body = messages.TaskLua + "\n" + read("streambridge", adapter, "stream.lua") + "\n" + read("streambridge", adapter, name)
+		body = messages.TaskLua + "\n" + read("streambridge", adapter, "stream.lua") + "\n"
+		if name == "tick.lua" || name == "status.lua" {
+			body += read("streambridge", adapter, "gate.lua")
+		}
+		body += read("streambridge", adapter, name)
 		flagged = "#!lua flags=allow-oom\n" + body
 	}
 	shas := map[string]bool{}
