@@ -1,7 +1,6 @@
 package actors
 
 import (
-	"errors"
 	"fmt"
 	"strings"
 	"time"
@@ -35,9 +34,6 @@ type Mailed struct {
 	Known bool
 }
 
-// mailTTL is how long a message waits for its task where nobody says.
-const mailTTL = 7 * 24 * time.Hour
-
 // WithDefaults returns a copy with its time to live, or ErrInvalid for what cannot be sent.
 func (m Mailing) WithDefaults() (Mailing, error) {
 	for _, f := range []struct {
@@ -56,7 +52,7 @@ func (m Mailing) WithDefaults() (Mailing, error) {
 		}
 	}
 	if m.TTL <= 0 {
-		m.TTL = mailTTL
+		m.TTL = messages.MailTTL
 	}
 	return m, nil
 }
@@ -73,8 +69,8 @@ func (m Mailing) Answer(r messages.Receipt, nth int) (Mailed, error) {
 		err = ErrEnded
 	case messages.MailboxFull:
 		err = ErrMailboxFull
-	case messages.NotPending:
-		err = errors.New("no answer")
+	case messages.NotPending, messages.NoMailbox: // only entries get these
+		err = fmt.Errorf("answer %v", r)
 	}
 	return Mailed{Nth: nth, Known: r == messages.TakenBefore}, fmt.Errorf("message %.80q to task %.80q: %w", m.Name, m.ID, err)
 }

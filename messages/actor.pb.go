@@ -167,6 +167,8 @@ const (
 	Reason_REASON_MISUSE Reason = 11
 	// Its record in the state store cannot be read.
 	Reason_REASON_BAD_STATE Reason = 12
+	// A message to a task whose mail nobody reads.
+	Reason_REASON_MAILBOX_FULL Reason = 13
 )
 
 // Enum value maps for Reason.
@@ -185,6 +187,7 @@ var (
 		10: "REASON_BODY_GONE",
 		11: "REASON_MISUSE",
 		12: "REASON_BAD_STATE",
+		13: "REASON_MAILBOX_FULL",
 	}
 	Reason_value = map[string]int32{
 		"REASON_UNSPECIFIED":     0,
@@ -200,6 +203,7 @@ var (
 		"REASON_BODY_GONE":       10,
 		"REASON_MISUSE":          11,
 		"REASON_BAD_STATE":       12,
+		"REASON_MAILBOX_FULL":    13,
 	}
 )
 
@@ -758,7 +762,7 @@ const file_weir_v1_actor_proto_rawDesc = "" +
 	"\x18CANCEL_CAUSE_UNSPECIFIED\x10\x00\x12\x1a\n" +
 	"\x16CANCEL_CAUSE_CANCELLED\x10\x01\x12\x1b\n" +
 	"\x17CANCEL_CAUSE_LEASE_LOST\x10\x02\x12\x19\n" +
-	"\x15CANCEL_CAUSE_DRAINING\x10\x03*\xb7\x02\n" +
+	"\x15CANCEL_CAUSE_DRAINING\x10\x03*\xd0\x02\n" +
 	"\x06Reason\x12\x16\n" +
 	"\x12REASON_UNSPECIFIED\x10\x00\x12\x16\n" +
 	"\x12REASON_UNDECODABLE\x10\x01\x12\x14\n" +
@@ -773,7 +777,8 @@ const file_weir_v1_actor_proto_rawDesc = "" +
 	"\x10REASON_BODY_GONE\x10\n" +
 	"\x12\x11\n" +
 	"\rREASON_MISUSE\x10\v\x12\x14\n" +
-	"\x10REASON_BAD_STATE\x10\fB,Z*github.com/weir-run/weir/messages;messagesb\x06proto3"
+	"\x10REASON_BAD_STATE\x10\f\x12\x17\n" +
+	"\x13REASON_MAILBOX_FULL\x10\rB,Z*github.com/weir-run/weir/messages;messagesb\x06proto3"
 
 var (
 	file_weir_v1_actor_proto_rawDescOnce sync.Once

@@ -3,6 +3,7 @@ package messages
 import (
 	"fmt"
 	"mime"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -28,7 +29,7 @@ type DecodeOptions struct {
 	HashIdentity bool
 }
 
-// DecodeError says why an entry cannot become a task. What could be read of its identity goes along.
+// DecodeError says why an entry cannot become a task, or a message to one. What could be read of its identity goes along.
 type DecodeError struct {
 	Reason Reason
 	Detail string
@@ -46,8 +47,14 @@ func (e *DecodeError) Error() string { return e.Detail }
 //
 // Identity: task_id, else event_id, else (by option) a hash of type, source and payload, else the entry's id.
 // The first of two fields with one name counts.
+//
+// An entry with a field message and without a type is a message to the task that its task_id names, and event_id is the
+// message's id: the Task has Message set and no Type. In an entry with a type, message is a producer's own field.
 func Decode(fields []Pair, from Ref, opts DecodeOptions) (task *Task, wake uint64, err error) {
 	d := decoder{names: opts.Names.WithDefaults(), task: &Task{Origin: from.ID}}
+	if slices.ContainsFunc(fields, func(f Pair) bool { return f.Name == d.names.Type && f.Value != "" }) {
+		d.names.Message = ""
+	}
 	if err := d.read(fields, opts); err != nil {
 		return nil, d.wake, err
 	}
@@ -157,8 +164,9 @@ func (d *decoder) field(f Pair) error {
 		{d.names.EventID, &t.EventId},
 		{d.names.Source, &t.Source},
 		{d.names.TraceParent, &t.Traceparent},
+		{d.names.Message, &t.Message},
 	} {
-		if f.Name != known.name {
+		if f.Name != known.name || known.name == "" {
 			continue
 		}
 		if !d.first(uint(bit)) {
@@ -205,6 +213,9 @@ func (d *decoder) field(f Pair) error {
 
 func (d *decoder) identify(opts DecodeOptions) error {
 	t := d.task
+	if d.seen&(1<<messageBit) != 0 {
+		return d.address()
+	}
 	if t.Type == "" {
 		if d.seen == 0 {
 			return d.fail(Reason_REASON_UNDECODABLE, "no usable field: none of %s, %s, %s is there", d.names.TaskID, d.names.Type, d.names.Payload)
@@ -245,6 +256,27 @@ func (x *Task) Due(names FieldNames) time.Time {
 		break
 	}
 	return time.Time{}
+}
+
+// messageBit is the place of the field message among those that field knows.
+const messageBit = 7
+
+// address finds the task that a message is for.
+func (d *decoder) address() error {
+	t := d.task
+	if d.id != "" {
+		t.TaskId = d.id
+	}
+	if t.Message == "" {
+		return d.fail(Reason_REASON_UNDECODABLE, "field %s is empty, and there is no %s", d.names.Message, d.names.Type)
+	}
+	if t.TaskId == "" {
+		return d.fail(Reason_REASON_UNDECODABLE, "message %.80q says in no field %s which task it is for", t.Message, d.names.TaskID)
+	}
+	if err := checkContentType(t.ContentType); err != nil {
+		return d.fail(Reason_REASON_UNDECODABLE, "field %s: %v", d.names.ContentType, err)
+	}
+	return nil
 }
 
 // Content types that a payload may have; parameters are free, and for protobuf `proto` carries the full message name.
@@ -291,6 +323,9 @@ func Encode(t *Task, names FieldNames) []Pair {
 	text(n.TaskID, t.TaskId)
 	text(n.Type, t.Type)
 	text(n.Step, t.Unit)
+	if n.Message != "" {
+		text(n.Message, t.Message)
+	}
 	out = append(out, Pair{n.Payload, string(t.Payload)})
 	text(n.ContentType, t.ContentType)
 	number(n.Attempt, t.Attempt)

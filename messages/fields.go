@@ -5,6 +5,7 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 
 	"github.com/cespare/xxhash/v2"
@@ -23,6 +24,9 @@ type FieldNames struct {
 	EventID     string // default "event_id"
 	Source      string // default "source"
 	TraceParent string // default "traceparent"
+	// Message names a message to the task: an entry that has it and no type begins nothing. Default "message", unless another
+	// field has that name: then no entry is a message until this one is named too.
+	Message string
 	// Root and Due stay among the producer's own fields, and a value that is not what their names say is no error there.
 	Root string // default "root": the id of the task that a chain of tasks began with
 	// Due is also when a task that was never begun runs at the earliest: an entry that is read before then waits for its time,
@@ -44,13 +48,22 @@ func (f FieldNames) WithDefaults() FieldNames {
 	f.TraceParent = cmp.Or(f.TraceParent, "traceparent")
 	f.Root = cmp.Or(f.Root, "root")
 	f.Due = cmp.Or(f.Due, "due")
+	if f.Message == "" && !f.taken("message") {
+		f.Message = "message"
+	}
 	return f
 }
 
-// Validate refuses one name for two meanings.
-func (f FieldNames) Validate() error {
-	seen := map[string]string{}
-	for _, p := range []struct{ meaning, name string }{
+// taken reports whether a field other than Message has that name.
+func (f FieldNames) taken(name string) bool {
+	f.Message = ""
+	return slices.ContainsFunc(f.all(), func(n named) bool { return n.name == name })
+}
+
+type named struct{ meaning, name string }
+
+func (f FieldNames) all() []named {
+	return []named{
 		{"TaskID", f.TaskID},
 		{"Type", f.Type},
 		{"Payload", f.Payload},
@@ -61,9 +74,16 @@ func (f FieldNames) Validate() error {
 		{"EventID", f.EventID},
 		{"Source", f.Source},
 		{"TraceParent", f.TraceParent},
+		{"Message", f.Message},
 		{"Root", f.Root},
 		{"Due", f.Due},
-	} {
+	}
+}
+
+// Validate refuses one name for two meanings.
+func (f FieldNames) Validate() error {
+	seen := map[string]string{}
+	for _, p := range f.all() {
 		if other, ok := seen[p.name]; ok && p.name != "" {
 			return fmt.Errorf("Names.Fields.%s and Names.Fields.%s are both %q", other, p.meaning, p.name)
 		}

@@ -94,6 +94,67 @@ func TestWhatCannotBeDecoded(t *testing.T) {
 	require.Equal(t, "a", d.TaskID, "the identity is found behind a payload that is too large")
 }
 
+func TestMessages(t *testing.T) {
+	ref := messages.Ref{Stream: "s", ID: "7-0"}
+	decode := func(names messages.FieldNames, inbox bool, kv ...string) (*messages.Task, error) {
+		task, _, err := messages.Decode(pairs(kv...), ref, messages.DecodeOptions{Names: names, Inbox: inbox, MaxPayload: 10})
+		return task, err
+	}
+	t.Run("an entry with a message and no type is one", func(t *testing.T) {
+		want := &messages.Task{TaskId: "a", Message: "approve: it", EventId: "e", ContentType: "text/plain", Payload: []byte("\x00yes"), Origin: "7-0"}
+		task, _, err := messages.Decode(messages.Encode(want, messages.FieldNames{}), ref, messages.DecodeOptions{})
+		require.NoError(t, err)
+		require.True(t, proto.Equal(want, task), "%v", task)
+	})
+	t.Run("with a type it is a producer's own field, of any length and any bytes", func(t *testing.T) {
+		text := strings.Repeat("\xff", 2000)
+		for _, kv := range [][]string{{"message", text, "task_id", "a", "type", "x"}, {"task_id", "a", "type", "x", "message", text}} {
+			task, err := decode(messages.FieldNames{}, false, kv...)
+			require.NoError(t, err)
+			require.Empty(t, task.GetMessage())
+			require.Equal(t, "x", task.GetType())
+			require.Equal(t, text, string(task.GetFields()[0].GetValue()))
+		}
+	})
+	t.Run("the inbox knows whose it is", func(t *testing.T) {
+		task, err := decode(messages.FieldNames{}, true, "weir.id", "b", "message", "m", "task_id", "a")
+		require.NoError(t, err)
+		require.Equal(t, "b", task.GetTaskId())
+	})
+	t.Run("its field can be renamed, and is off where another has its name", func(t *testing.T) {
+		task, err := decode(messages.FieldNames{Message: "signal"}, false, "task_id", "a", "signal", "m", "message", "own")
+		require.NoError(t, err)
+		require.Equal(t, "m", task.GetMessage())
+		require.Len(t, task.GetFields(), 1)
+		names := messages.FieldNames{Payload: "message"}.WithDefaults()
+		require.NoError(t, names.Validate())
+		require.Empty(t, names.WithDefaults().Message)
+		task, err = decode(names, false, "task_id", "a", "type", "x", "message", "work", "", "nameless")
+		require.NoError(t, err)
+		require.Equal(t, "work", string(task.GetPayload()))
+		_, err = decode(names, false, "task_id", "a", "message", "work", "", "nameless")
+		require.ErrorContains(t, err, "type is missing")
+		require.Error(t, messages.FieldNames{Payload: "m", Message: "m"}.WithDefaults().Validate())
+	})
+	for _, tc := range []struct {
+		name string
+		kv   []string
+		says string
+	}{
+		{"no task", []string{"message", "m", "event_id", "e"}, "which task it is for"},
+		{"no name", []string{"message", "", "task_id", "a"}, "message is empty"},
+		{"name not UTF-8", []string{"message", "\xff", "task_id", "a"}, "not UTF-8"},
+		{"name too long", []string{"message", strings.Repeat("x", 1025), "task_id", "a"}, "1025 bytes"},
+		{"content type", []string{"message", "m", "task_id", "a", "content_type", "text"}, "media type"},
+		{"payload", []string{"message", "m", "task_id", "a", "payload", "01234567890"}, "at most 10"},
+	} {
+		t.Run("refused: "+tc.name, func(t *testing.T) {
+			_, err := decode(messages.FieldNames{}, false, tc.kv...)
+			require.ErrorContains(t, err, tc.says)
+		})
+	}
+}
+
 func TestRenamedFields(t *testing.T) {
 	names := messages.FieldNames{TaskID: "job", Type: "kind", Payload: "data"}
 	require.NoError(t, names.WithDefaults().Validate())
@@ -124,6 +185,8 @@ func TestEncodeDecodeAgree(t *testing.T) {
 func FuzzDecode(f *testing.F) {
 	f.Add("task_id", "a", "type", "x", "payload", allBytes(), true)
 	f.Add("weir.id", "a", "weir.wake", "12", "type", "x/y", true)
+	f.Add("message", "m", "task_id", "a", "event_id", "e", false)
+	f.Add("message", "m", "task_id", "a", "type", "", true)
 	f.Add("\xff", "", "created_at", "9223372036854775808", "content_type", ";;", false)
 	f.Fuzz(func(t *testing.T, a, b, c, d, e, g string, inbox bool) {
 		task, _, err := messages.Decode(pairs(a, b, c, d, e, g), messages.Ref{ID: "1-0"}, messages.DecodeOptions{Inbox: inbox, MaxPayload: 64})
@@ -134,7 +197,7 @@ func FuzzDecode(f *testing.F) {
 			return
 		}
 		require.NotEmpty(t, task.GetTaskId())
-		require.NotEmpty(t, task.GetType())
+		require.NotEqual(t, task.GetType() == "", task.GetMessage() == "", "either work or a message")
 		_, err = proto.Marshal(task)
 		require.NoError(t, err, "a decoded task can be sent")
 		_, err = messages.NewKeys(messages.Names{}.WithDefaults())

@@ -313,7 +313,10 @@ type Task struct {
 	// Producer fields that Weir gives no meaning, in entry order (at most 16 KiB together).
 	Fields []*Field `protobuf:"bytes,11,rep,name=fields,proto3" json:"fields,omitempty"`
 	// Id of the entry as the producer's XADD made it, also after Weir moved it to the inbox.
-	Origin        string `protobuf:"bytes,12,opt,name=origin,proto3" json:"origin,omitempty"`
+	Origin string `protobuf:"bytes,12,opt,name=origin,proto3" json:"origin,omitempty"`
+	// Name of the message that the entry brings to the task; it begins nothing then, and has no type. event_id is the
+	// message's id. Empty for work.
+	Message       string `protobuf:"bytes,13,opt,name=message,proto3" json:"message,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -432,6 +435,13 @@ func (x *Task) GetOrigin() string {
 	return ""
 }
 
+func (x *Task) GetMessage() string {
+	if x != nil {
+		return x.Message
+	}
+	return ""
+}
+
 // Entry says where a task was read from.
 type Entry struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -520,7 +530,7 @@ const file_weir_v1_task_proto_rawDesc = "" +
 	"\x12weir/v1/task.proto\x12\aweir.v1\"1\n" +
 	"\x05Field\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\fR\x04name\x12\x14\n" +
-	"\x05value\x18\x02 \x01(\fR\x05value\"\xd7\x02\n" +
+	"\x05value\x18\x02 \x01(\fR\x05value\"\xf1\x02\n" +
 	"\x04Task\x12\x17\n" +
 	"\atask_id\x18\x01 \x01(\tR\x06taskId\x12\x12\n" +
 	"\x04unit\x18\x02 \x01(\tR\x04unit\x12\x12\n" +
@@ -534,7 +544,8 @@ const file_weir_v1_task_proto_rawDesc = "" +
 	"\vtraceparent\x18\n" +
 	" \x01(\tR\vtraceparent\x12&\n" +
 	"\x06fields\x18\v \x03(\v2\x0e.weir.v1.FieldR\x06fields\x12\x16\n" +
-	"\x06origin\x18\f \x01(\tR\x06origin\"w\n" +
+	"\x06origin\x18\f \x01(\tR\x06origin\x12\x18\n" +
+	"\amessage\x18\r \x01(\tR\amessage\"w\n" +
 	"\x05Entry\x12\x16\n" +
 	"\x06stream\x18\x01 \x01(\tR\x06stream\x12\x0e\n" +
 	"\x02id\x18\x02 \x01(\tR\x02id\x12\x1e\n" +

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"strconv"
 	"strings"
+	"time"
 )
 
 // WaitKind is what ends a wait before its time; its values are words that a person reads.
@@ -104,6 +105,9 @@ func DecodeWait(name, packed string) (w Wait, err error) {
 	return w, nil
 }
 
+// MailTTL is how long a message is kept for a task that nothing is known of, or that has waited for nothing, where nobody says.
+const MailTTL = 7 * 24 * time.Hour
+
 // MaxUnread is how many messages that no wait has taken a task may have.
 const MaxUnread = 10_000
 
@@ -124,4 +128,27 @@ const (
 	TaskEnded
 	// MailboxFull: there are MaxUnread messages that nobody has read.
 	MailboxFull
+	// NoMailbox: what stands under the task's keys is no record of ours.
+	NoMailbox
 )
+
+// String is the receipt as one word for logs and JSON.
+func (r Receipt) String() string {
+	switch r {
+	case NotPending:
+		return "not_pending"
+	case Taken:
+		return "taken"
+	case TakenBefore:
+		return "taken_before"
+	case TooLate:
+		return "too_late"
+	case TaskEnded:
+		return "task_ended"
+	case MailboxFull:
+		return "mailbox_full"
+	case NoMailbox:
+		return "no_mailbox"
+	}
+	return "receipt_" + strconv.Itoa(int(r))
+}

@@ -78,6 +78,8 @@ func (c *core) step(ctx actor.Context, ev event) {
 			b.burier.box.put(errand{letter: e.Burial, held: Held{Ref: e.Ref}})
 		case move:
 			b.burier.box.put(errand{agent: e.agent, held: e.held})
+		case deliver:
+			b.postman.box.put(e.Mail)
 		case report:
 			b.emit(e.Event)
 		case idle:

@@ -22,6 +22,7 @@ type Bridge struct {
 	board   *board
 	acker   *acker
 	burier  *burier
+	postman *postman
 	beats   *heartbeat
 	reaper  *reaper
 	core    *core
@@ -32,7 +33,7 @@ type Bridge struct {
 	reaping *member
 
 	// The loops, each with an end of its own, because they end in an order.
-	reading, acking, burying, beating *loop
+	reading, acking, burying, mailing, beating *loop
 
 	mu    sync.Mutex // guards phase
 	phase phase
@@ -60,7 +61,7 @@ func New(cfg Config) (*Bridge, error) {
 		return nil, fmt.Errorf("streambridge: %w", err)
 	}
 	b := &Bridge{cfg: cfg, log: cfg.Logger, board: newBoard(), watch: map[Loop]*monitor{}, failed: make(chan struct{})}
-	for _, l := range []Loop{LoopRead, LoopBeat, LoopTick, LoopAck, LoopBury} {
+	for _, l := range []Loop{LoopRead, LoopBeat, LoopTick, LoopAck, LoopBury, LoopMail} {
 		b.watch[l] = &monitor{loop: l, log: b.log, emit: b.emit}
 	}
 	return b, nil
@@ -95,6 +96,7 @@ func (b *Bridge) Start(ctx context.Context, system *actor.ActorSystem, agents *a
 	life := context.WithoutCancel(ctx)
 	b.acking = b.loop(life, b.acker.run)
 	b.burying = b.loop(life, b.burier.run)
+	b.mailing = b.loop(life, b.postman.run)
 	b.serving = b.spawn(b.core, b.core.stopped)
 	b.pid = b.serving.pid
 	b.reaper.bridge = b.pid
@@ -110,6 +112,9 @@ func (b *Bridge) assemble(in *intake, agents *actor.PID) {
 	cfg, post, timeout := b.cfg, b.post, b.cfg.ioTimeout()
 	b.acker = &acker{stream: cfg.Stream, box: newOutbox[messages.Ref](ackCrowd), post: post, monitor: b.watch[LoopAck], timeout: timeout}
 	b.burier = &burier{stream: cfg.Stream, box: newOutbox[errand](buryBatch), post: post, monitor: b.watch[LoopBury], timeout: timeout}
+	b.postman = &postman{
+		upkeep: cfg.Upkeep, box: newOutbox[Mail](mailBatch), post: post, log: b.log, monitor: b.watch[LoopMail], timeout: timeout,
+	}
 	b.beats = &heartbeat{
 		stream: cfg.Stream, held: b.held, post: post, monitor: b.watch[LoopBeat], every: cfg.Beat, lease: cfg.Lease, timeout: timeout,
 	}
@@ -158,6 +163,7 @@ func (b *Bridge) Drain(ctx context.Context) error {
 	b.beating.stop() // before Release: a beat would make the node live again
 	b.acking.stop()
 	b.burying.stop()
+	b.mailing.stop()
 	released := b.release(last)
 	b.await(b.serving)
 	if !b.enter(ended) {
@@ -190,9 +196,9 @@ func (b *Bridge) flush(ctx context.Context) error {
 		return nil // the loops have ended
 	default:
 	}
-	if err := errors.Join(b.acker.box.empty(ctx), b.burier.box.empty(ctx)); err != nil {
-		return fmt.Errorf("drain: %d acknowledgements and %d dead letters could not be written: %w",
-			b.acker.box.size(), b.burier.box.size(), err)
+	if err := errors.Join(b.acker.box.empty(ctx), b.burier.box.empty(ctx), b.postman.box.empty(ctx)); err != nil {
+		return fmt.Errorf("drain: %d acknowledgements, %d dead letters and %d messages could not be written: %w",
+			b.acker.box.size(), b.burier.box.size(), b.postman.box.size(), err)
 	}
 	return nil
 }
@@ -232,6 +238,7 @@ func (b *Bridge) Stop() {
 	b.reaper.wait()
 	b.beating.wait()
 	b.burying.wait()
+	b.mailing.wait()
 	b.acking.wait()
 	b.await(b.serving)
 	if err := b.closeStream(); err != nil {
@@ -272,7 +279,7 @@ func (b *Bridge) Health() Health {
 	return Health{
 		Lease: b.cfg.Lease, Started: now == running, Draining: now == draining, Failed: b.Err(),
 		Read: b.watch[LoopRead].read(), Beat: b.watch[LoopBeat].read(), Tick: b.watch[LoopTick].read(),
-		Ack: b.watch[LoopAck].read(), Bury: b.watch[LoopBury].read(),
+		Ack: b.watch[LoopAck].read(), Bury: b.watch[LoopBury].read(), Mail: b.watch[LoopMail].read(),
 		Full: starved && now == running, Panics: b.panics.Load(), Gate: b.Gate(),
 	}
 }

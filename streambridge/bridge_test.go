@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"runtime"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -368,6 +369,127 @@ func TestOneLetterThatFailsHoldsUpNoOther(t *testing.T) {
 	assert.Equal(t, 1, r.bridge.Stats().InFlight, "the tenth is not forgotten")
 	r.with(func() { allow = true })
 	r.eventually(r.empty, "tried until done")
+}
+
+func (r *rig) send(task, name, payload string) {
+	r.addFields("task_id", task, "message", name, "event_id", "e-"+payload, "payload", payload, "content_type", "text/plain")
+}
+
+// told are the messages that were delivered to a task, in their order.
+func (r *rig) told(task string) (payloads []string) {
+	r.with(func() {
+		for _, m := range r.mail {
+			if m.TaskID == task {
+				payloads = append(payloads, string(m.Payload))
+			}
+		}
+	})
+	return payloads
+}
+
+func TestAMessageGoesToItsTaskAndBeginsNothing(t *testing.T) {
+	r := start(t, ack, nil)
+	r.send("a", "approve", "yes")
+	r.eventually(r.empty, "delivered")
+	require.Len(t, r.mail, 1)
+	m := r.mail[0]
+	m.Ref = messages.Ref{}
+	assert.Equal(t, Mail{TaskID: "a", Name: "approve", MessageID: "e-yes", ContentType: "text/plain", Payload: []byte("yes")}, m)
+	assert.Empty(t, r.assigns())
+	assert.Empty(t, r.moved, "it needs no agent type")
+	assert.Empty(t, r.acked, "the script has acknowledged it")
+	assert.EqualValues(t, 1, r.bridge.Stats().Messages)
+	assert.Zero(t, r.count("message_refused"))
+	assert.NotZero(t, r.bridge.Health().Mail.Good)
+}
+
+func TestWhatBecomesOfARefusedMessageIsTold(t *testing.T) {
+	r := start(t, ack, nil)
+	receipts := map[string]messages.Receipt{
+		"1": messages.Taken, "2": messages.TakenBefore, "3": messages.TooLate, "4": messages.TaskEnded, "5": messages.MailboxFull, "6": messages.NoMailbox,
+	}
+	r.with(func() { r.receipt = func(m Mail) messages.Receipt { return receipts[m.Name] } })
+	for name := range receipts {
+		r.send("a", name, "x")
+	}
+	r.eventually(r.empty, "delivered")
+	why := map[string]messages.Receipt{}
+	letters := map[messages.Reason]int{}
+	for _, e := range r.happened() {
+		switch e := e.(type) {
+		case MessageRefused:
+			why[e.Message] = e.Why
+			assert.Equal(t, "a", e.TaskID)
+			assert.Equal(t, "e-x", e.MessageID)
+			assert.NotEmpty(t, e.Detail)
+		case EntryBuried:
+			letters[e.Reason]++
+		}
+	}
+	delete(receipts, "1")
+	assert.Equal(t, receipts, why)
+	assert.Equal(t, map[messages.Reason]int{messages.Reason_REASON_MAILBOX_FULL: 1, messages.Reason_REASON_BAD_STATE: 1}, letters)
+}
+
+func TestMessagesKeepTheirOrderThroughAnOutage(t *testing.T) {
+	r := start(t, ack, nil)
+	down := true
+	r.with(func() {
+		r.mailErr = func(Mail) error {
+			if down {
+				return errors.New("no connection")
+			}
+			return nil
+		}
+	})
+	var want []string
+	for i := range 150 {
+		want = append(want, fmt.Sprint(i))
+		r.send("a", "m", fmt.Sprint(i))
+	}
+	r.eventually(func() bool { return r.saw("mail_failing") }, "it fails")
+	r.eventually(func() bool { return r.bridge.Stats().InFlight == 150 }, "nothing is forgotten")
+	r.with(func() { down = false })
+	r.eventually(r.empty, "all delivered")
+	assert.Equal(t, want, r.told("a"))
+	assert.True(t, r.saw("mail_recovered"))
+}
+
+func TestAMessageThatFailsHoldsUpItsOwnTaskAlone(t *testing.T) {
+	r := start(t, ack, nil)
+	allow := false
+	r.with(func() {
+		r.mailErr = func(m Mail) error {
+			if string(m.Payload) == "3" && !allow {
+				return errors.New("too large for a script")
+			}
+			return nil
+		}
+	})
+	for i := range 100 {
+		r.send(string("ab"[i%2]), "m", fmt.Sprint(i))
+	}
+	r.eventually(func() bool { return len(r.told("a")) == 50 }, "the other's are all there")
+	assert.Equal(t, []string{"1"}, r.told("b"))
+	r.with(func() { allow = true })
+	r.eventually(r.empty, "tried until done")
+	assert.Len(t, r.told("b"), 50)
+	assert.Equal(t, []string{"1", "3", "5"}, r.told("b")[:3])
+}
+
+func TestADrainDeliversWhatWasRead(t *testing.T) {
+	r := start(t, ack, nil)
+	slow := make(chan struct{})
+	r.with(func() { r.mailErr = func(Mail) error { <-slow; return nil } })
+	r.send("a", "m", "1")
+	go func() {
+		for !r.bridge.Health().Draining {
+			runtime.Gosched()
+		}
+		close(slow)
+	}()
+	require.NoError(t, r.bridge.Drain(t.Context()))
+	assert.Empty(t, r.left, "nothing is held for a task")
 }
 
 func TestUpkeepTellsWhatAPersonShouldKnow(t *testing.T) {

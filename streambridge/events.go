@@ -30,6 +30,19 @@ type EntryMoved struct {
 	TaskID, Type string
 }
 
+// MessageRefused says that an entry brought a message which its task did not take: it came too late, twice, or for nobody.
+// The entry is acknowledged all the same; where the mailbox was full, or none, a dead letter keeps it.
+type MessageRefused struct {
+	messages.Ref
+	TaskID string
+	// Message is the name of the message, MessageID the producer's id for it.
+	Message, MessageID string
+	// Why is any receipt but Taken and NotPending.
+	Why messages.Receipt
+	// Detail says it in a sentence.
+	Detail string
+}
+
 // EntryClaimed says that an entry of a dead node is ours now.
 type EntryClaimed struct {
 	messages.Ref
@@ -91,6 +104,7 @@ const (
 	LoopTick Loop = "tick"
 	LoopAck  Loop = "ack"
 	LoopBury Loop = "bury"
+	LoopMail Loop = "mail"
 )
 
 // LoopFailing says that a loop's calls fail. It comes once; the loop goes on trying.
@@ -114,6 +128,9 @@ func (EntryBuried) Name() string { return "entry_buried" }
 
 // Name of the event.
 func (EntryMoved) Name() string { return "entry_moved" }
+
+// Name of the event.
+func (MessageRefused) Name() string { return "message_refused" }
 
 // Name of the event.
 func (EntryClaimed) Name() string { return "entry_claimed" }

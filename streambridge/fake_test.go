@@ -42,10 +42,13 @@ type fakeStream struct {
 	acked    []messages.Ref
 	buried   []Burial
 	moved    map[string][]messages.Ref
+	mail     []Mail // delivered
 	released int
 	left     []Held
 	closed   bool
 	buryErr  func(Burial) error
+	mailErr  func(Mail) error
+	receipt  func(Mail) messages.Receipt
 	ackErr   func() error
 	beatErr  func() error
 	tick     func(TickRequest, *Tick)
@@ -193,6 +196,32 @@ func (f *fakeStream) Move(_ context.Context, agent string, entries []Held) error
 		}
 	}
 	return nil
+}
+
+func (f *fakeStream) Deliver(_ context.Context, mail []Mail) (receipts []messages.Receipt, err error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.down != nil {
+		return nil, f.down
+	}
+	for _, m := range mail {
+		if f.mailErr != nil {
+			if err := f.mailErr(m); err != nil {
+				return receipts, err
+			}
+		}
+		receipt := messages.NotPending
+		if _, ok := f.pending[m.Ref]; ok {
+			delete(f.pending, m.Ref)
+			f.mail = append(f.mail, m)
+			receipt = messages.Taken
+			if f.receipt != nil {
+				receipt = f.receipt(m)
+			}
+		}
+		receipts = append(receipts, receipt)
+	}
+	return receipts, nil
 }
 
 func (f *fakeStream) Release(_ context.Context, held []Held) (int, error) {
@@ -367,6 +396,12 @@ func (r *rig) cancels() []*messages.Cancel {
 
 // saw reports whether an event of that name came.
 func (r *rig) saw(name string) bool { return r.count(name) > 0 }
+
+func (r *rig) happened() []Event {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return slices.Clone(r.events)
+}
 
 func (r *rig) count(name string) (n int) {
 	r.mu.Lock()

@@ -25,8 +25,8 @@ type Health struct {
 	Draining bool
 	// Failed is why the bridge gave up; nil while it works.
 	Failed error
-	// Read, Beat, Tick, Ack and Bury are the loops. Read is not renewed while there are no credits: judge it by its Err.
-	Read, Beat, Tick, Ack, Bury Pulse
+	// Read, Beat, Tick, Ack, Bury and Mail are the loops. Read is not renewed while there are no credits: judge it by its Err.
+	Read, Beat, Tick, Ack, Bury, Mail Pulse
 	// Full says that reading waits for credits.
 	Full bool
 	// Gate is how the group's intake stood at this node's last tick. A node behind a shut gate is ready: it works it off.
@@ -75,6 +75,7 @@ type Stats struct {
 	Acked    uint64 // acknowledgements confirmed
 	Buried   uint64 // dead letters confirmed, the reaper's not among them
 	Moved    uint64 // moves confirmed, and entries that scripts had acknowledged
+	Messages uint64 // messages to tasks, taken or refused, whose acknowledgement is confirmed
 	Claimed  uint64 // entries taken over from dead nodes
 	Adopted  uint64 // strays taken back
 	Lost     uint64 // entries that another node has

@@ -51,7 +51,7 @@ func (in *intake) arrivals(entries []Entry) (batch []arrival, bytes, largest int
 func (in *intake) arrival(a *arrival, e *Entry) {
 	a.Ref, a.at, a.deliveries, a.size = e.Ref, placeOf(e.ID), e.Deliveries, e.Size()
 	a.task, a.wake, a.bad = in.try(e)
-	if a.bad != nil || in.serves == nil {
+	if a.bad != nil || in.serves == nil || a.task.GetMessage() != "" { // a message needs no agent here
 		return
 	}
 	if agent, _, _ := strings.Cut(a.task.Type, "/"); !in.serves[agent] {

@@ -128,7 +128,7 @@ func (l *loop) stop() {
 func (b *Bridge) endLoops(cause error) {
 	b.mu.Lock() // Start may be at work
 	defer b.mu.Unlock()
-	for _, l := range []*loop{b.reading, b.acking, b.burying, b.beating} {
+	for _, l := range []*loop{b.reading, b.acking, b.burying, b.mailing, b.beating} {
 		if l != nil {
 			l.cancel(cause)
 		}

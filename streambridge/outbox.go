@@ -2,6 +2,7 @@ package streambridge
 
 import (
 	"context"
+	"slices"
 	"sync"
 )
 
@@ -65,6 +66,16 @@ func (o *outbox[T]) back(failed ...T) (more bool) {
 	}
 	o.idlers = nil
 	return false
+}
+
+// again ends a take: what is left goes to the front, in its order. It reports whether anything is left to do.
+func (o *outbox[T]) again(left ...T) (more bool) {
+	o.mu.Lock()
+	if len(left) > 0 {
+		o.items = slices.Concat(left, o.items)
+	}
+	o.mu.Unlock()
+	return o.back()
 }
 
 // empty waits until everything is done.

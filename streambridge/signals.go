@@ -45,7 +45,7 @@ type (
 	}
 	// finished is an agent's answer to an assignment.
 	finished struct{ *messages.Done }
-	// settled entries have been acknowledged, buried or moved, for sure.
+	// settled entries have been acknowledged, buried, moved or delivered to their tasks, for sure.
 	settled struct{ refs []messages.Ref }
 	// beaten is the answer to (a part of) a heartbeat.
 	beaten struct{ Beat }
@@ -96,6 +96,8 @@ type (
 		agent string
 		held  Held
 	}
+	// deliver hands a message to the postman; settled must follow.
+	deliver struct{ Mail }
 	// report is for the host.
 	report struct{ Event }
 	// idle says that a drain has nothing to wait for any more.
@@ -109,6 +111,7 @@ func (cancel) effect()      {}
 func (acknowledge) effect() {}
 func (bury) effect()        {}
 func (move) effect()        {}
+func (deliver) effect()     {}
 func (report) effect()      {}
 func (idle) effect()        {}
 func (giveUp) effect()      {}

@@ -151,12 +151,26 @@ type Tick struct {
 	More bool
 }
 
-// Upkeep is what the reaper and the desk need of a stream.
+// Mail is an entry that brings a message to a task.
+type Mail struct {
+	messages.Ref
+	TaskID, Name string
+	// MessageID is empty where the producer gave none: then the first message of the name is the only one that counts.
+	MessageID, ContentType string
+	Payload                []byte
+}
+
+// Upkeep is what the reaper, the postman and the desk need of a stream.
 type Upkeep interface {
 	// Tick is one turn of the clock that every node runs once a second, also when idle: pulse, reap, promote, sweep, trim,
 	// removal of dead consumers with nothing pending. It loses nothing when it fails half way: what was claimed and not
 	// reported is a stray later. ErrUsurped: another incarnation has our consumer name.
 	Tick(ctx context.Context, req TickRequest) (Tick, error)
+	// Deliver gives messages to their tasks, one script each and in order: it records the message, wakes what waits for it,
+	// and acknowledges the entry. A receipt says what became of each; MailboxFull and NoMailbox are dead letters. An entry
+	// that is not pending with us is left alone. After an error there are receipts for those before the failing one;
+	// repeating the rest, or all, is harmless.
+	Deliver(ctx context.Context, mail []Mail) ([]messages.Receipt, error)
 	// Status reads the group as operators see it.
 	Status(ctx context.Context) (Status, error)
 	// Letters lists at most n dead letters after the id `after` ("" for the first), oldest first.

@@ -46,6 +46,7 @@ const (
 	acking                    // its work is persisted; XACK is not confirmed
 	burying                   // on its way to the dead letters
 	moving                    // on its way to another agent's stream
+	mailing                   // a message on its way to its task
 	ghost                     // lost while assigned: unknown to the window, but its actor has not answered
 )
 
@@ -173,6 +174,13 @@ func (w *window) admit(a *arrival) bool {
 	case s.moveTo != "":
 		s.state = moving
 		w.do(move{agent: s.moveTo, held: s.holding().Held})
+	case s.task.GetMessage() != "":
+		s.state = mailing
+		w.do(deliver{Mail{
+			Ref: s.Ref, TaskID: s.task.GetTaskId(), Name: s.task.GetMessage(), MessageID: s.task.GetEventId(),
+			ContentType: s.task.GetContentType(), Payload: s.task.GetPayload(),
+		}})
+		s.task = nil // the postman has it
 	default:
 		w.stats.Waiting++
 		w.enqueue(s)
@@ -265,7 +273,7 @@ func (w *window) answered(d *messages.Done) (*slot, *queue) {
 	return q.current, q
 }
 
-// settle forgets an entry that was acknowledged, buried or moved for sure.
+// settle forgets an entry that was acknowledged, buried, moved or delivered to its task for sure.
 func (w *window) settle(ref messages.Ref) {
 	s := w.known[ref]
 	if s == nil {
@@ -283,6 +291,8 @@ func (w *window) settle(ref messages.Ref) {
 	case moving:
 		w.stats.Moved++
 		w.do(report{EntryMoved{Ref: s.Ref, TaskID: s.task.TaskId, Type: s.task.Type}})
+	case mailing:
+		w.stats.Messages++
 	case waiting, assigned, ghost:
 		panic("streambridge: an entry was settled that nobody gave away")
 	}

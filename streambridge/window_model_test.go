@@ -45,6 +45,8 @@ func (m *model) arrival(r messages.Ref) arrival {
 		a.task, a.bad = nil, &messages.DecodeError{Reason: messages.Reason_REASON_UNDECODABLE}
 	case "elsewhere":
 		a.moveTo = "elsewhere"
+	case "mail":
+		a.task = &messages.Task{TaskId: "a", Message: "m"}
 	}
 	return a
 }
@@ -70,6 +72,8 @@ func (m *model) step(ev event) {
 			m.errands = append(m.errands, e.Ref)
 		case move:
 			m.errands = append(m.errands, e.held.Ref)
+		case deliver:
+			m.errands = append(m.errands, e.Ref)
 		case idle:
 			require.False(m.t, m.idled, "once")
 			m.idled = true
@@ -90,7 +94,7 @@ func (m *model) read() {
 	for range n {
 		m.next++
 		r := ref(m.next)
-		m.task[r] = rapid.SampledFrom([]string{"a", "a", "b", "c", "d", "bad", "elsewhere"}).Draw(m.t, "task")
+		m.task[r] = rapid.SampledFrom([]string{"a", "a", "b", "c", "d", "bad", "elsewhere", "mail"}).Draw(m.t, "task")
 		m.pending[r] = true
 		if rapid.IntRange(0, 9).Draw(m.t, "reply lost") == 0 {
 			continue // handed out, and nobody knows
@@ -263,7 +267,7 @@ func FuzzWindow(f *testing.F) {
 			var ev event
 			switch op {
 			case 0:
-				ev = come(arrive(n, task))
+				ev = come(arrive(n, task), post(n+20, task))
 			case 1:
 				ev = answer(n, task, messages.Verdict_VERDICT_ACK)
 			case 2:
@@ -296,6 +300,8 @@ func FuzzWindow(f *testing.F) {
 				case acknowledge:
 					given = append(given, e.ref)
 				case bury:
+					given = append(given, e.Ref)
+				case deliver:
 					given = append(given, e.Ref)
 				case assign, cancel, move, report, idle, giveUp:
 				}

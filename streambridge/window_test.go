@@ -20,6 +20,13 @@ func arrive(n int, taskID string) arrival {
 	}
 }
 
+// post is an entry that brings a message.
+func post(n int, taskID string) arrival {
+	a := arrive(n, taskID)
+	a.task = &messages.Task{TaskId: taskID, Message: "m"}
+	return a
+}
+
 func cancelled(tasks ...string) (units []Cancelled) {
 	for _, t := range tasks {
 		units = append(units, Cancelled{TaskID: t})
@@ -49,6 +56,8 @@ func show(effects []effect) []string {
 			out = append(out, fmt.Sprintf("bury %s fail=%v", e.ID, e.Fail))
 		case move:
 			out = append(out, "move "+e.held.ID+" to "+e.agent)
+		case deliver:
+			out = append(out, "deliver "+e.ID+" to "+e.TaskID)
 		case report:
 			out = append(out, e.Event.Name())
 		case idle:
@@ -157,6 +166,20 @@ func TestWindowScripts(t *testing.T) {
 		"moves": {
 			{come(arrival{Ref: ref(1), size: 10, task: &messages.Task{TaskId: "a"}, moveTo: "refund"}), []string{"move 5-1 to refund"}},
 			{settled{[]messages.Ref{ref(1)}}, []string{"entry_moved"}},
+		},
+		"a message goes to its task, which may be at work": {
+			{come(arrive(1, "a"), post(2, "a"), arrive(3, "a")), []string{"deliver 5-2 to a", "assign 5-1 to a"}},
+			{swept{strays: []arrival{post(2, "a")}}, none},
+			{beaten{Beat{Lost: []messages.Ref{ref(2)}, Cancelled: cancelled("b")}}, none},
+			{settled{[]messages.Ref{ref(2)}}, none},
+			{answer(2, "a", ackV), none},
+			{answer(1, "a", ackV), []string{"ack 5-1", "assign 5-3 to a"}},
+		},
+		"a message that a dead node held": {
+			{swept{claimed: []arrival{post(1, "a")}}, []string{"deliver 5-1 to a", "entry_claimed"}},
+			{drain{}, []string{"idle"}},
+			{settled{[]messages.Ref{ref(1)}}, none},
+			{come(post(2, "a")), none},
 		},
 		"a drain assigns nothing more": {
 			{come(arrive(1, "a"), arrive(2, "a"), arrive(3, "b")), []string{"assign 5-1 to a", "assign 5-3 to b"}},

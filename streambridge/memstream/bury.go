@@ -120,6 +120,38 @@ func (s *Stream) Move(ctx context.Context, agentType string, entries []streambri
 	return nil
 }
 
+// Deliver gives messages to their tasks; see streambridge.Upkeep.
+func (s *Stream) Deliver(ctx context.Context, mail []streambridge.Mail) (receipts []messages.Receipt, err error) {
+	for _, m := range mail { // one script each
+		var receipt messages.Receipt
+		if err := s.bound(ctx, "deliver", func(w *world, now int64) error {
+			if s.holds(w, m.Ref) {
+				receipt = w.deliver(m, now)
+			}
+			return nil
+		}); err != nil {
+			return receipts, fmt.Errorf("deliver entry %s: %w", m.ID, err)
+		}
+		receipts = append(receipts, receipt)
+	}
+	return receipts, nil
+}
+
+// deliver gives a task the message that a pending entry brings, and acknowledges the entry.
+func (w *world) deliver(m streambridge.Mail, now int64) messages.Receipt {
+	body := messages.Mail{ContentType: m.ContentType, Payload: m.Payload}
+	receipt, _ := w.send(m.TaskID, m.Name, m.MessageID, body, messages.MailTTL, now)
+	if receipt == messages.MailboxFull {
+		w.setAside(streambridge.Burial{
+			Ref: m.Ref, Reason: messages.Reason_REASON_MAILBOX_FULL, TaskID: m.TaskID,
+			Detail: fmt.Sprintf("%d messages to the task wait and nothing has read them", messages.MaxUnread),
+		}, now, w.deadTTL)
+		return receipt
+	}
+	w.settle(m.Ref)
+	return receipt
+}
+
 // holds reports whether the entry is pending with our consumer. Called under the lock.
 func (s *Stream) holds(w *world, ref messages.Ref) bool {
 	id, ok := parseID(ref.ID)

@@ -151,13 +151,13 @@ func (f *fixture) due(taskID, unit string, state messages.State, d time.Duration
 	})
 }
 
-func (f *fixture) Park(taskID, unit, wait string, d time.Duration, fields []messages.Pair) {
+func (f *fixture) Park(taskID, unit, name string, wait messages.Wait, d time.Duration, fields []messages.Pair) {
 	f.script(func(tx *Tx) {
 		t, u := unitOf(tx, taskID, unit)
 		u.Type = "t"
 		u.Wake++
 		tx.Keep(messages.Ref{}, taskID, unit, fields, control(fields, messages.ControlOrigin))
-		tx.OpenWaits(t, u, []OpenWait{{Name: wait, For: d, Wait: messages.Wait{Kind: messages.WaitTimer}}})
+		tx.OpenWaits(t, u, []OpenWait{{Name: name, For: d, Wait: wait}})
 		tx.Become(t, u, messages.State_STATE_WAITING, false)
 		t.Owner = ""
 	})
@@ -190,15 +190,25 @@ func (f *fixture) CancelLater(taskID, unit string) {
 	f.script(func(tx *Tx) { tx.w.due["c:"+member(taskID, unit)] = tx.NowMS })
 }
 
+func (f *fixture) Fill(taskID string) {
+	f.script(func(tx *Tx) { tx.w.mailOf(taskID).unread = messages.MaxUnread })
+}
+
 func (f *fixture) Forget(taskID string) {
 	f.script(func(tx *Tx) { tx.w.forget(tx.Task(taskID)) })
 }
 
 func (f *fixture) Unit(taskID, unit string) (found streamtest.Unit) {
 	f.script(func(tx *Tx) {
+		found.Unread = int(tx.Unread(taskID))
 		t := tx.Task(taskID)
 		if t == nil {
 			return
+		}
+		for _, l := range t.Log {
+			if l.What == "refused" {
+				found.Refused = append(found.Refused, l.Detail)
+			}
 		}
 		found.Owner, found.Fence, found.Waiting = t.Owner, t.Fence, len(t.Waiting)
 		found.Copied = tx.Copied(taskID, unit)

@@ -40,8 +40,8 @@ func (s *Stream) Settle(ctx context.Context, id string, how streambridge.Settlem
 func (w *world) end(l *Letter, how streambridge.Settlement, now int64) error {
 	t := w.task(l.TaskID)
 	u := t.unit(l.Unit)
-	if l.Reason == messages.Reason_REASON_ID_CONFLICT {
-		t, u = nil, nil // the record is another's work
+	if l.Reason == messages.Reason_REASON_ID_CONFLICT || l.Type == "" && l.Reason != messages.Reason_REASON_BODY_GONE {
+		t, u = nil, nil // the record is other work's: of a conflict, and of a message, which has no type
 	}
 	switch how {
 	case streambridge.Retry:

@@ -3,6 +3,8 @@ package redisstream_test
 import (
 	"context"
 	"errors"
+	"maps"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -282,7 +284,7 @@ func (f *fixture) due(taskID, unit, state string, d time.Duration, fields []mess
 	require.NoError(f.t, f.rdb.SAdd(ctx, f.keys.Prefix+"index:kinds", "t").Err())
 }
 
-func (f *fixture) Park(taskID, unit, wait string, d time.Duration, fields []messages.Pair) {
+func (f *fixture) Park(taskID, unit, name string, wait messages.Wait, d time.Duration, fields []messages.Pair) {
 	f.t.Helper()
 	task := f.keys.Task(taskID)
 	require.NoError(f.t, f.rdb.HIncrBy(ctx, task, unitField(unit, "wake"), 1).Err())
@@ -290,9 +292,9 @@ func (f *fixture) Park(taskID, unit, wait string, d time.Duration, fields []mess
 	require.NoError(f.t, f.rdb.HSet(ctx, task, "ties", 1).Err())
 	require.NoError(f.t, f.rdb.HDel(ctx, task, "owner").Err())
 	require.NoError(f.t, f.rdb.HSet(ctx, task+":body", messages.Escape(unit), messages.PackFields(fields)).Err())
-	field := messages.Escape(unit) + ":" + messages.Escape(wait)
-	open := messages.EncodeWait(messages.Wait{Kind: messages.WaitTimer, SinceMS: f.now()})
-	require.NoError(f.t, f.rdb.HSet(ctx, task+":waits", field, open).Err())
+	field := messages.Escape(unit) + ":" + messages.Escape(name)
+	wait.SinceMS = f.now()
+	require.NoError(f.t, f.rdb.HSet(ctx, task+":waits", field, messages.EncodeWait(wait)).Err())
 	if d >= 0 {
 		at := f.now() + d.Milliseconds()
 		require.NoError(f.t, f.rdb.ZAdd(ctx, f.keys.Due(), redis.Z{Score: float64(at), Member: "w:" + messages.Escape(taskID) + ":" + field}).Err())
@@ -327,6 +329,11 @@ func (f *fixture) lua(call string, args ...any) {
 	require.NoError(f.t, f.rdb.Eval(ctx, messages.TaskLua+call+" return 1", []string{f.keys.Stream}, args...).Err())
 }
 
+func (f *fixture) Fill(taskID string) {
+	f.t.Helper()
+	require.NoError(f.t, f.rdb.HSet(ctx, f.keys.Task(taskID)+":mail", "unread", messages.MaxUnread).Err())
+}
+
 func (f *fixture) Forget(taskID string) {
 	f.t.Helper()
 	task := f.keys.Task(taskID)
@@ -348,12 +355,20 @@ func (f *fixture) Unit(taskID, unit string) streamtest.Unit {
 		Interruptions: number(unitField(unit, "interruptions")), Deaths: number(unitField(unit, "deaths")),
 		Failures: number(unitField(unit, "failures")), Reason: h[unitField(unit, "reason")],
 	}
+	u.Unread, _ = f.rdb.HGet(ctx, task+":mail", "unread").Int()
+	for _, line := range f.rdb.LRange(ctx, task+":log", 0, -1).Val() {
+		if _, detail, ok := strings.Cut(line, " refused "); ok {
+			u.Refused = append(u.Refused, detail)
+		}
+	}
 	for _, name := range f.rdb.HKeys(ctx, task+":waits").Val() {
 		if rest, ok := strings.CutPrefix(name, messages.Escape(unit)+":"); ok {
 			u.Waits = append(u.Waits, messages.Unescape(rest))
 		}
 	}
-	for name := range h {
+	long, err := f.rdb.HKeys(ctx, task+":long").Result()
+	require.NoError(f.t, err)
+	for _, name := range slices.Concat(slices.Collect(maps.Keys(h)), long) {
 		if rest, ok := strings.CutPrefix(name, unitField(unit, "step:")); ok {
 			u.Steps = append(u.Steps, messages.Unescape(rest))
 		}

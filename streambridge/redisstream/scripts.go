@@ -35,6 +35,8 @@ var (
 	buryLua string
 	//go:embed move.lua
 	moveLua string
+	//go:embed deliver.lua
+	deliverLua string
 	//go:embed release.lua
 	releaseLua string
 	//go:embed tick.lua
@@ -51,6 +53,7 @@ var (
 	beatScript    = newScript(beatLua)
 	buryScript    = newScript(buryLua)
 	moveScript    = newScript(moveLua)
+	deliverScript = newScript(deliverLua)
 	releaseScript = newScript(releaseLua)
 	tickScript    = newScript(gateLua + tickLua)
 	statusScript  = newScript(gateLua + statusLua)

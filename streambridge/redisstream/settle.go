@@ -131,6 +131,25 @@ func (s *Stream) Move(ctx context.Context, agentType string, entries []streambri
 	return nil
 }
 
+// Deliver gives messages to their tasks, one script each; see streambridge.Upkeep. One for a task that has waited for
+// nothing is kept for 7 days.
+func (s *Stream) Deliver(ctx context.Context, mail []streambridge.Mail) (receipts []messages.Receipt, err error) {
+	b, err := s.open("deliver")
+	if err != nil {
+		return nil, err
+	}
+	for i, m := range mail {
+		reply, err := b.run(ctx, deliverScript, []string{m.Stream}, b.keys.Prefix, b.names.Group, b.node.Consumer, s.deadTTL.Load(),
+			m.ID, m.TaskID, m.Name, m.MessageID, m.ContentType, m.Payload, messages.MailTTL.Milliseconds(), messages.MaxUnread)
+		if err != nil {
+			return receipts, fmt.Errorf("deliver %d messages, %s first: %w", len(mail)-i, m.ID, err)
+		}
+		receipts = append(receipts, messages.Receipt(asInt(reply)))
+		s.forget([]messages.Ref{m.Ref})
+	}
+	return receipts, nil
+}
+
 func flag(v bool) string {
 	if v {
 		return "1"

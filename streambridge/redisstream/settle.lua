@@ -17,7 +17,9 @@ local head = dict(found[1][2])
 local eid, eunit = escape(head.task_id), escape(head.unit)
 local task, name = P .. 'task:' .. eid, eid .. ':' .. eunit
 local kept = redis.call('TYPE', task).ok -- a foreign key may have set it aside
-local has = head.task_id ~= '' and not string.find(head.reason, 'ID_CONFLICT', 1, true) and (kept == 'hash' or kept == 'none')
+-- The record is other work's: of a conflict, and of a message, which has no type.
+local other = head.reason == 'ID_CONFLICT' or head.type == '' and head.reason ~= 'BODY_GONE'
+local has = head.task_id ~= '' and not other and (kept == 'hash' or kept == 'none')
 local state, kind = false, false
 if has then
   local had = redis.call('HMGET', task, field(eunit, 'state'), field(eunit, 'type'))

@@ -134,7 +134,7 @@ var beatTests = []test{
 		held := n.hold(2)
 		for i, id := range []string{"t1", "t2"} {
 			w.Begin(n.Node, id, "")
-			w.Park(id, "", "nap", Lease, task(id))
+			w.nap(id, "", "nap", Lease, task(id))
 			w.Delete(held[i].Ref)
 		}
 		require.Equal(w, refsOf(held), n.beat(held...).Gone)
@@ -148,7 +148,7 @@ var beatTests = []test{
 		n, b := w.open("a"), w.open("b")
 		held := n.hold(1)
 		w.Begin(n.Node, "t1", "")
-		w.Park("t1", "", "nap", Lease, task("t1"))
+		w.nap("t1", "", "nap", Lease, task("t1"))
 		beat := n.beat(held...)
 		require.Empty(w, beat.Saved)
 		require.Empty(w, beat.Lost)

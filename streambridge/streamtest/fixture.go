@@ -66,8 +66,10 @@ type Fixture interface {
 	// fields copied beside it, due after d.
 	Retry(taskID, unit string, d time.Duration, fields []messages.Pair)
 	// Park records what a state store's Commit with OUTCOME_PARKED does: WAITING, wake + 1, nobody owns the task, the fields
-	// copied beside it, and an open wait: a timer that ends after d, or without an end where d is negative.
-	Park(taskID, unit, wait string, d time.Duration, fields []messages.Pair)
+	// copied beside it, and an open wait of that name that ends after d; without an end where d is negative.
+	Park(taskID, unit, name string, wait messages.Wait, d time.Duration, fields []messages.Pair)
+	// Fill gives the task as many messages as it may have unread.
+	Fill(taskID string)
 	// Schedule records what a state store's Begin does with an entry for later: SCHEDULED, wake 1, the fields copied beside it,
 	// due after d.
 	Schedule(taskID, unit string, d time.Duration, fields []messages.Pair)
@@ -105,6 +107,8 @@ type Unit struct {
 	Failures      int64
 	Reason        string   // Reason name of a FAILED unit
 	Waiting       int      // entries on the task's waiting list
+	Unread        int      // messages to the task that no wait has taken
+	Refused       []string // what its timeline says of messages that came after its end
 	Waits         []string // names of its open waits
 	Steps         []string // names of its checkpoints
 	Copied        bool     // a copy of the entry's fields stands beside the task

@@ -107,8 +107,8 @@ var tickTests = []test{
 	{"a wait whose time is over lets its unit go on, under its wake", func(w *world) {
 		n := w.open("a")
 		fields := append([]messages.Pair{{Name: messages.ControlOrigin, Value: "7-7"}}, task("x:{y}")...)
-		w.Park("x:{y}", "p/q", "nap/:1", Lease/4, fields)
-		w.Park("z", "", "x", -1, task("z"))
+		w.nap("x:{y}", "p/q", "nap/:1", Lease/4, fields)
+		w.nap("z", "", "x", -1, task("z"))
 		require.Zero(w, n.tick(10).Promoted)
 		require.Empty(w, n.read(10))
 		w.Pass(Lease / 4)
@@ -132,7 +132,7 @@ var tickTests = []test{
 	}},
 	{"a wait whose time is over leaves alone what does not wait", func(w *world) {
 		n := w.open("a")
-		w.Park("x", "", "nap", 0, task("x"))
+		w.nap("x", "", "nap", 0, task("x"))
 		w.Begin(n.Node, "x", "")
 		w.Pass(time.Millisecond)
 		require.Zero(w, n.tick(10).Promoted)
@@ -142,7 +142,7 @@ var tickTests = []test{
 	}},
 	{"a wait of a task that nobody knows any more is forgotten", func(w *world) {
 		n := w.open("a")
-		w.Park("x", "", "nap", 0, task("x"))
+		w.nap("x", "", "nap", 0, task("x"))
 		w.Forget("x")
 		w.Pass(time.Millisecond)
 		require.Zero(w, n.tick(10).Promoted)

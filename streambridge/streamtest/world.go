@@ -14,7 +14,7 @@ import (
 	"github.com/weir-run/weir/streambridge"
 )
 
-var tests = slices.Concat(readTests, beatTests, tickTests, gateTests, reapTests, lossTests, deskTests, laterTests)
+var tests = slices.Concat(readTests, beatTests, tickTests, gateTests, reapTests, lossTests, mailTests, deskTests, laterTests)
 
 type test struct {
 	name string
@@ -73,6 +73,12 @@ func (w *world) add(n int) (ids []string) {
 
 func task(id string) []messages.Pair {
 	return []messages.Pair{{Name: "task_id", Value: id}, {Name: "type", Value: "t"}, {Name: "payload", Value: "work of " + id}}
+}
+
+// nap parks a unit on a timer; without an end where d is negative.
+func (w *world) nap(id, unit, name string, d time.Duration, fields []messages.Pair) {
+	w.Helper()
+	w.Park(id, unit, name, messages.Wait{Kind: messages.WaitTimer}, d, fields)
 }
 
 // live makes d pass while the nodes tick, and beat for what they hold.

@@ -118,12 +118,12 @@ func fieldByMeaning(f *messages.FieldNames, meaning string) *string {
 	return map[string]*string{
 		"task_id": &f.TaskID, "type": &f.Type, "payload": &f.Payload, "step": &f.Step, "attempt": &f.Attempt,
 		"created_at": &f.CreatedAt, "content_type": &f.ContentType, "event_id": &f.EventID, "source": &f.Source,
-		"traceparent": &f.TraceParent, "root": &f.Root, "due": &f.Due,
+		"traceparent": &f.TraceParent, "message": &f.Message, "root": &f.Root, "due": &f.Due,
 	}[meaning]
 }
 
 func fieldMeanings() []string {
-	all := []string{"task_id", "type", "payload", "step", "attempt", "created_at", "content_type", "event_id", "source", "traceparent", "root", "due"}
+	all := []string{"task_id", "type", "payload", "step", "attempt", "created_at", "content_type", "event_id", "source", "traceparent", "message", "root", "due"}
 	sort.Strings(all)
 	return all
 }
