@@ -7,7 +7,8 @@
 //	new (Read)    of a dead node (Tick)    stray (Tick)
 //	     └──────────────────┬───────────────────┘
 //	                     decode ───── no task ───────► burying ── dead letter ──┐
-//	                        │  └───── not our agent ─► moving ─── type stream ──┤
+//	                        │  ├───── not our agent ─► moving ─── type stream ──┤
+//	                        │  └───── a message ─────► mailing ── its task ─────┤
 //	                     waiting    one task, one actor, in the order of ids    │
 //	                        │ Assign                                            │
 //	                     assigned ─── Done BURY ─────► burying ── dead letter ──┤
@@ -15,6 +16,9 @@
 //	                        │  └───── Done MOVED, Done DROP ────────────────────┤
 //	  Beat.Lost, Beat.Gone, │                                                   ▼
 //	  a lease of silence    └───────► ghost, until its agent answers ──────► forgotten
+//
+// A message begins nothing: one script records it with the task that its entry names, lets go on what waits for it, and
+// acknowledges the entry. A task that does not take it is told of by [MessageRefused].
 //
 // An entry spends credits, by count and by bytes, until it is forgotten; what is claimed from dead nodes spends them too.
 // Without credits nothing is read. What was forgotten and is pending with us all the same (a reply got lost, an agent said
@@ -32,6 +36,7 @@
 //	bridge      actor      owns the window; performs its effects    never blocks, never calls the stream
 //	acker       goroutine  batched Ack, failed batches stay queued
 //	burier      goroutine  Bury and Move, until they are done
+//	postman     goroutine  Deliver messages in the order of their reading, until they are done
 //	heartbeat   goroutine  Beat in chunks; judges a silence of a whole lease
 //	reaper      actor      a clock of its own; each Tick in a goroutine that posts its result back
 //

@@ -17,6 +17,8 @@ type Event = streambridge.Event
 type (
 	// EntryBuried says that an entry became a dead letter.
 	EntryBuried = streambridge.EntryBuried
+	// MessageRefused says that an entry brought a message which its task did not take.
+	MessageRefused = streambridge.MessageRefused
 	// EntryClaimed says that an entry of a dead node is ours now.
 	EntryClaimed = streambridge.EntryClaimed
 	// LeaseLost says that an entry which we held is another's.

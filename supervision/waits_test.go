@@ -339,3 +339,54 @@ func TestASleep(t *testing.T) {
 		require.GreaterOrEqual(t, time.Since(began), 600*time.Millisecond)
 	})
 }
+
+// A producer in any language answers with a plain XADD.
+func TestAMessageFromTheStream(t *testing.T) {
+	onBoth(t, func(t *testing.T, b backend) {
+		rt, _ := start(t, b.config("n1", refunds(&bank{paid: map[string]int{}})))
+		refused := make(chan supervision.MessageRefused, 9)
+		defer rt.Subscribe(func(e supervision.Event) {
+			if r, ok := e.(supervision.MessageRefused); ok {
+				refused <- r
+			}
+		})()
+		_, producer := b.node()
+		require.NoError(t, producer.Bind(b.names.WithDefaults()))
+		n := 0
+		xadd := func(kv ...string) {
+			t.Helper()
+			var fields []messages.Pair
+			for i := 0; i < len(kv); i += 2 {
+				fields = append(fields, messages.Pair{Name: kv[i], Value: kv[i+1]})
+			}
+			n++
+			_, err := producer.Submit(t.Context(), []actors.Submission{{ID: fmt.Sprint("xadd ", n), Fields: fields}})
+			require.NoError(t, err)
+		}
+
+		xadd("task_id", "four", "message", "approve", "event_id", "m1", "payload", `"ada"`) // it is early
+		task := submit(t, rt.Client(), actors.NewTask{Type: "four", ID: "four", Payload: time.Hour})
+		waiting(t, task)
+		xadd("task_id", "four", "message", "approve", "event_id", "m1", "payload", `"ada"`)
+		r := <-refused
+		require.Equal(t, messages.TakenBefore, r.Why)
+		require.Equal(t, "m1", r.MessageID)
+		xadd("task_id", "four", "message", "approve", "event_id", "m2", "payload", `"grace"`)
+		got, err := actors.Result[string](t.Context(), task)
+		require.NoError(t, err)
+		require.Equal(t, "ada and grace", got)
+
+		xadd("task_id", "four", "message", "approve", "event_id", "m3", "payload", `"eve"`)
+		r = <-refused
+		require.Equal(t, messages.TaskEnded, r.Why)
+		require.Equal(t, "four", r.TaskID)
+		require.Equal(t, "approve", r.Message)
+		record, err := task.Status(t.Context())
+		require.NoError(t, err)
+		last := record.Log[len(record.Log)-1]
+		require.Equal(t, "refused", last.What)
+		require.Equal(t, "message approve: the task has ended", last.Detail)
+		require.Eventually(t, func() bool { return rt.Stats().Bridge.InFlight == 0 }, 10*time.Second, 5*time.Millisecond)
+		require.EqualValues(t, 4, rt.Stats().Bridge.Messages)
+	})
+}

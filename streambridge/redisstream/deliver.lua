@@ -20,7 +20,7 @@ for _, k in ipairs({task, task .. ':mail', task .. ':waits'}) do
   local kind = redis.call('TYPE', k).ok
   if kind ~= 'hash' and kind ~= 'none' then
     set_aside('BAD_STATE', 'the key ' .. k .. ' is a ' .. kind .. ' and no record of Weir')
-    what = 7
+    what = 6
     break
   end
 end

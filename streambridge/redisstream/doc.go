@@ -9,7 +9,7 @@
 //	                         │
 //	              pending list of the group ◄── beat.lua renews what is ours
 //	                         │      │      └── tick.lua takes over what dead nodes left, and hands out strays
-//	Ack: XACK (+ XDEL inbox) ┘      └ bury.lua → dead letters, move.lua → streams by type
+//	Ack: XACK (+ XDEL inbox) ┘      └ bury.lua → dead letters, move.lua → streams by type, deliver.lua → mail of tasks
 //
 // Everything that looks before it acts is a Lua script (*.lua), because between the look and the act another node may
 // take the entry. Every script may be repeated after a lost reply: each says how.

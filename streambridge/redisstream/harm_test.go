@@ -265,3 +265,27 @@ func TestATickIsCheapWithManyPending(t *testing.T) {
 	require.Less(t, neighbour, 5*time.Millisecond)
 	require.Less(t, own, 20*time.Millisecond)
 }
+
+func TestAMessageToWhatIsNoRecordIsADeadLetter(t *testing.T) {
+	f := newFixture(t, redistest.Start(t).Client())
+	s := open(t, f.rdb, f.names, newNode("a", streamtest.Lease))
+	for _, end := range []string{"", ":mail", ":waits"} {
+		id := "x" + end
+		key := f.keys.Task(id) + end
+		require.NoError(t, f.rdb.Set(ctx, key, "foreign", 0).Err())
+		f.Add(messages.Pair{Name: "task_id", Value: id}, messages.Pair{Name: "message", Value: "m"})
+		got, err := s.Read(ctx, 10, 0)
+		require.NoError(t, err)
+		receipts, err := s.Deliver(ctx, []streambridge.Mail{{Ref: got[0].Ref, TaskID: id, Name: "m"}})
+		require.NoError(t, err)
+		require.Equal(t, []messages.Receipt{messages.NoMailbox}, receipts)
+		require.Empty(t, f.Pending(f.keys.Stream))
+		letters, err := s.Letters(ctx, "", 10)
+		require.NoError(t, err)
+		last := letters[len(letters)-1]
+		require.Equal(t, messages.Reason_REASON_BAD_STATE, last.GetReason())
+		require.Equal(t, "the key "+key+" is a string and no record of Weir", last.GetDetail())
+		require.Len(t, last.GetFields(), 2)
+		require.Equal(t, "foreign", f.rdb.Get(ctx, key).Val())
+	}
+}
