@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"runtime"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -479,16 +478,16 @@ func TestAMessageThatFailsHoldsUpItsOwnTaskAlone(t *testing.T) {
 
 func TestADrainDeliversWhatWasRead(t *testing.T) {
 	r := start(t, ack, nil)
-	slow := make(chan struct{})
-	r.with(func() { r.mailErr = func(Mail) error { <-slow; return nil } })
+	at, slow := make(chan struct{}, 1), make(chan struct{})
+	r.with(func() { r.mailErr = func(Mail) error { at <- struct{}{}; <-slow; return nil } })
 	r.send("a", "m", "1")
-	go func() {
-		for !r.bridge.Health().Draining {
-			runtime.Gosched()
-		}
-		close(slow)
-	}()
-	require.NoError(t, r.bridge.Drain(t.Context()))
+	<-at
+	drained := make(chan error, 1)
+	go func() { drained <- r.bridge.Drain(t.Context()) }()
+	r.eventually(func() bool { return r.bridge.Health().Draining }, "draining")
+	close(slow)
+	require.NoError(t, <-drained)
+	assert.Equal(t, []string{"1"}, r.told("a"))
 	assert.Empty(t, r.left, "nothing is held for a task")
 }
 
