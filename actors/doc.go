@@ -116,7 +116,8 @@
 //   - A plain step is repeatable: it runs again.
 //   - A step with [Verify] is keyed: its function hands [StepContext.Key] over as an idempotency key, and the key is
 //     looked up before anything runs again. Done once, or found.
-//   - A step that is [Unrepeatable] is in doubt: the task waits (WAITING) for a person, and never re-runs it blindly.
+//   - A step that is [Unrepeatable] is in doubt: the task waits (WAITING) for a person, and never re-runs it blindly; see
+//     [Task.ResolveDone].
 //
 // The last two write an intent before the effect, one write more. An error that such a step returns says as little about the
 // effect as a crash does, unless it is Retry, RateLimited or Reject.

@@ -43,6 +43,8 @@ var (
 	ErrEnded = errors.New("the task has ended")
 	// ErrMailboxFull: messages.MaxUnread messages to the task wait and nothing has read them.
 	ErrMailboxFull = errors.New("mailbox full")
+	// ErrBodyGone: the unit cannot go on, since nothing is left of its entry; it has FAILED, with a dead letter that says so.
+	ErrBodyGone = errors.New("its entry was removed and there is no copy")
 	// ErrInvalid: a task or a message that can never be submitted or sent as it is: its id, type, fields or payload break a rule that the message names.
 	ErrInvalid = errors.New("invalid task")
 )

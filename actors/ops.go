@@ -12,6 +12,12 @@ type StateOps interface {
 	// Tasks lists units by what they do, a page at a time: from the indexes by state, and what runs or has not begun from
 	// the entries that stand for it. No page looks at more of the group than it has to.
 	Tasks(ctx context.Context, q TaskQuery) (TaskPage, error)
+	// Resolve settles the effect of a step that is in doubt: its unit goes on, or ends. Repeated in the same way it succeeds
+	// again, until the unit is in doubt once more.
+	//
+	// *NoDoubtError: it is not in doubt on that step, or not any more. ErrNoTask: there is no such unit. ErrBodyGone: it is
+	// settled, and the unit has failed because it could not go on. ErrInvalid.
+	Resolve(ctx context.Context, r Resolution) error
 }
 
 // TaskQuery says which units to list.
@@ -32,6 +38,8 @@ type TaskQuery struct {
 	State messages.State
 	// Type is "agent", with all of its handlers, or "agent/handler". Empty: any.
 	Type string
+	// Doubt lists only those that are in doubt, all of them WAITING, the latest doubt first.
+	Doubt bool
 	// Since leaves out what came into its state before.
 	Since time.Time
 	// After is TaskPage.Next of the page before; empty for the first.

@@ -324,6 +324,8 @@ type UnitRecord struct {
 	Error       string          `json:"error,omitempty"`
 	Reason      messages.Reason `json:"-"`
 	Steps       []messages.Step `json:"-"`
+	// Doubt is the step whose effect is unknown: the unit is WAITING for a person to settle it (StateOps.Resolve).
+	Doubt string `json:"doubt,omitempty"`
 	// Due is when a RETRYING unit runs again, or a SCHEDULED one for the first time.
 	Due time.Time `json:"due,omitzero"`
 	// Waits are what it waits for now, in the order of their names.

@@ -169,6 +169,8 @@ const (
 	Reason_REASON_BAD_STATE Reason = 12
 	// A message to a task whose mail nobody reads.
 	Reason_REASON_MAILBOX_FULL Reason = 13
+	// The effect of one of its steps was in doubt, and a person ended it.
+	Reason_REASON_IN_DOUBT Reason = 14
 )
 
 // Enum value maps for Reason.
@@ -188,6 +190,7 @@ var (
 		11: "REASON_MISUSE",
 		12: "REASON_BAD_STATE",
 		13: "REASON_MAILBOX_FULL",
+		14: "REASON_IN_DOUBT",
 	}
 	Reason_value = map[string]int32{
 		"REASON_UNSPECIFIED":     0,
@@ -204,6 +207,7 @@ var (
 		"REASON_MISUSE":          11,
 		"REASON_BAD_STATE":       12,
 		"REASON_MAILBOX_FULL":    13,
+		"REASON_IN_DOUBT":        14,
 	}
 )
 
@@ -762,7 +766,7 @@ const file_weir_v1_actor_proto_rawDesc = "" +
 	"\x18CANCEL_CAUSE_UNSPECIFIED\x10\x00\x12\x1a\n" +
 	"\x16CANCEL_CAUSE_CANCELLED\x10\x01\x12\x1b\n" +
 	"\x17CANCEL_CAUSE_LEASE_LOST\x10\x02\x12\x19\n" +
-	"\x15CANCEL_CAUSE_DRAINING\x10\x03*\xd0\x02\n" +
+	"\x15CANCEL_CAUSE_DRAINING\x10\x03*\xe5\x02\n" +
 	"\x06Reason\x12\x16\n" +
 	"\x12REASON_UNSPECIFIED\x10\x00\x12\x16\n" +
 	"\x12REASON_UNDECODABLE\x10\x01\x12\x14\n" +
@@ -778,7 +782,8 @@ const file_weir_v1_actor_proto_rawDesc = "" +
 	"\x12\x11\n" +
 	"\rREASON_MISUSE\x10\v\x12\x14\n" +
 	"\x10REASON_BAD_STATE\x10\f\x12\x17\n" +
-	"\x13REASON_MAILBOX_FULL\x10\rB,Z*github.com/weir-run/weir/messages;messagesb\x06proto3"
+	"\x13REASON_MAILBOX_FULL\x10\r\x12\x13\n" +
+	"\x0fREASON_IN_DOUBT\x10\x0eB,Z*github.com/weir-run/weir/messages;messagesb\x06proto3"
 
 var (
 	file_weir_v1_actor_proto_rawDescOnce sync.Once

@@ -28,6 +28,7 @@ package messages
 //	ctype     content type of the result       result   the result
 //	error     text of the last failure, or why it was cancelled        reason   Reason name of a FAILED unit
 //	doubt     name of the step whose effect is unknown: a WAITING unit that only a person wakes
+//	resolved  "<done, rerun or fail> <step>": how its last doubt was settled
 //	woken     fence_at of the run that parked it, once the end of a wait has made the unit PENDING again
 //	steps     1 once the unit has a checkpoint
 //	step:<escaped name>   EncodeStep
@@ -53,7 +54,8 @@ package messages
 // incarnation that ran it, unit: "<escaped id>:<escaped unit>", why), which the nodes' ticks read; it expires an hour
 // after the last one. `…:index:<state>:<escaped type>` has the members "<escaped id>:<escaped unit>" with the ms of the
 // change of state as score; of the final states, `keep:<state>` in `…:meta` is the longest time in ms that a record of
-// such a unit is kept (0 for ever), after which the index forgets it. `…:due` says what happens when (score: Unix
+// such a unit is kept (0 for ever), after which the index forgets it; `…:doubts` has the same members for what is in doubt,
+// with the ms since when. `…:due` says what happens when (score: Unix
 // ms): "r:<escaped id>:<escaped unit>" a retry, "w:<escaped id>:<escaped unit>:<escaped wait name>" the end of a wait's
 // time, which stands nowhere else, "c:<escaped id>:<escaped unit>" a unit to be cancelled, "q:<escaped id>" a look at what
 // waits for a task's owner.

@@ -39,6 +39,20 @@ local function untie(P, task, eunit)
   end
 end
 
+-- in_doubt says that nobody knows whether the effect of a WAITING unit's step happened: a person settles it.
+local function in_doubt(P, task, eunit, step, ms)
+  redis.call('HSET', task, field(eunit, 'doubt'), step)
+  redis.call('HDEL', task, field(eunit, 'resolved'))
+  redis.call('ZADD', P .. 'doubts', ms, string.sub(task, #P + 6) .. ':' .. eunit)
+end
+
+-- no_doubt ends that.
+local function no_doubt(P, task, eunit)
+  if redis.call('HDEL', task, field(eunit, 'doubt')) == 1 then
+    redis.call('ZREM', P .. 'doubts', string.sub(task, #P + 6) .. ':' .. eunit)
+  end
+end
+
 -- fail ends a unit that has not ended: FAILED, its fence raised so that whoever runs it is refused, its slots given
 -- up, what waits for the task let through: unless somebody is at another unit of it. name is
 -- "<escaped id>:<escaped unit>".
@@ -58,6 +72,7 @@ local function fail(P, name, agent_type, ms, reason, detail, keep)
   redis.call('HINCRBY', task, 'fence', 1)
   redis.call('HSET', task, field(eunit, 'state'), 'FAILED', field(eunit, 'updated'), ms, field(eunit, 'reason'), reason)
   put(task, field(eunit, 'error'), detail)
+  no_doubt(P, task, eunit)
   index_ended(P, escape(agent_type), name, state, 'FAILED', ms, keep)
   redis.call('ZREM', P .. 'due', 'r:' .. name)
   end_trial(P, run, name)
@@ -91,6 +106,7 @@ local function cancel_unit(P, eid, eunit, ms, keep, why, by, known)
   redis.call('HSET', task, u .. 'state', 'CANCELLED', u .. 'updated', ms)
   redis.call('HDEL', task, u .. 'reason') -- of one that was condemned
   put(task, u .. 'error', why)
+  no_doubt(P, task, eunit)
   note(task, ms, 'cancelled', why .. (by ~= '' and ' (by ' .. by .. ')' or ''))
   index_ended(P, escape(kind), member, state, 'CANCELLED', ms, keep)
   redis.call('ZREM', P .. 'due', 'r:' .. member)

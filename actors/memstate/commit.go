@@ -180,7 +180,7 @@ func (k *committer) park() {
 		return
 	}
 	u.Wake++
-	u.Doubt = k.c.Doubt
+	k.tx.SetDoubt(k.task, u, k.c.Doubt)
 	if ok {
 		k.tx.Keep(k.c.Entry, k.task.ID, u.Name, memstream.WithControl(fields, k.task.ID, origin, u.Wake), origin)
 	}

@@ -195,6 +195,7 @@ func unitRecord(tx *memstream.Tx, t *memstream.Task, u *memstream.Unit) actors.U
 	r := actors.UnitRecord{
 		Unit: u.Name, State: u.State, Type: u.Type, Ledger: ledger(u), Created: at(u.CreatedMS), Began: at(u.BeganMS),
 		Updated: at(u.UpdatedMS), ContentType: u.ContentType, Result: slices.Clone(u.Result), Error: u.Error, Reason: u.Reason,
+		Doubt: u.Doubt,
 	}
 	waits := u.State == messages.State_STATE_RETRYING || u.State == messages.State_STATE_SCHEDULED
 	if ms, ok := tx.Due(t.ID, u.Name); ok && waits {

@@ -215,6 +215,19 @@ func draw(t *rapid.T) move {
 			stream := s.nodes[node].stream
 			return fmt.Sprint(failure(stream.Settle(ctx, id, how)), failure(stream.Settle(ctx, id, how)), failure(stream.Settle(ctx, "1-1", how)))
 		}
+	case "resolve":
+		r := actors.Resolution{
+			ID: rapid.SampledFrom([]string{"a", "b{}:", "c"}).Draw(t, "id"), Unit: rapid.SampledFrom([]string{"", "", "u/1"}).Draw(t, "unit"),
+			Step: rapid.SampledFrom([]string{"s1", "s1", "s:2"}).Draw(t, "step"), How: actors.Resolving(rapid.IntRange(1, 3).Draw(t, "how")),
+			Reason: "why", By: "me", TTL: 2 * time.Hour,
+		}
+		if r.How == actors.ResolveDone {
+			r.ContentType, r.Result = "t", make([]byte, rapid.SampledFrom([]int{0, 70}).Draw(t, "size"))
+		}
+		do = func(s *side) any {
+			err := s.nodes[node].state.Resolve(ctx, r)
+			return fmt.Sprint(failure(err), failure(s.nodes[node].state.Resolve(ctx, r)))
+		}
 	case "cancel":
 		c := actors.Cancellation{
 			ID: rapid.SampledFrom([]string{"a", "b{}:", "c"}).Draw(t, "id"), Unit: rapid.SampledFrom([]string{"", "", "u/1"}).Draw(t, "unit"),
@@ -323,6 +336,8 @@ func commit(t *rapid.T, of func(func(*side, *member, *holding) any) func(*side) 
 		c.Error, c.Charge = "why", messages.Charge(rapid.IntRange(0, 6).Draw(t, "charge"))
 		c.After = rapid.SampledFrom([]time.Duration{0, 0, time.Hour}).Draw(t, "after")
 		c.Reason, c.Detail = messages.Reason_REASON_REJECTED, rapid.SampledFrom([]string{"", "detail"}).Draw(t, "detail")
+	case messages.Outcome_OUTCOME_PARKED:
+		c.Doubt = rapid.SampledFrom([]string{"", "s1", "s1", "s:2"}).Draw(t, "doubt")
 	default: // nothing to say
 	}
 	acked := rapid.Bool().Draw(t, "acked")

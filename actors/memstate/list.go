@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"iter"
 	"slices"
 	"strconv"
 	"strings"
@@ -20,11 +21,14 @@ func (s *State) Tasks(ctx context.Context, q actors.TaskQuery) (page actors.Task
 	q.Limit = pages.Limit(q.Limit)
 	err = s.script(ctx, "tasks", func(tx *memstream.Tx) error {
 		var all []listed
-		switch q.State {
-		case messages.State_STATE_RUNNING, messages.State_STATE_PENDING:
+		switch {
+		case q.Doubt:
+			q.State = 0
+			all = indexed(tx, q, tx.Doubts())
+		case q.State == messages.State_STATE_RUNNING || q.State == messages.State_STATE_PENDING:
 			all = entries(tx, q, s.bound.Load().names.Fields)
 		default:
-			all = indexed(tx, q)
+			all = indexed(tx, q, tx.Indexed())
 		}
 		page, err = pageOf(all, q)
 		return err
@@ -78,8 +82,8 @@ func ofType(q actors.TaskQuery, kind string) bool {
 }
 
 // indexed lists from the indexes by state, the newest change first.
-func indexed(tx *memstream.Tx, q actors.TaskQuery) (all []listed) {
-	for m := range tx.Indexed() {
+func indexed(tx *memstream.Tx, q actors.TaskQuery, members iter.Seq[memstream.Indexed]) (all []listed) {
+	for m := range members {
 		if q.State != 0 && q.State != m.State || !ofType(q, m.Type) || !q.Since.IsZero() && m.AtMS < q.Since.UnixMilli() {
 			continue
 		}

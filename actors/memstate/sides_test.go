@@ -242,6 +242,7 @@ func (s *side) record(id string) string {
 // lists are the tasks by state, read in small pages. Those of an index are sorted: two changes may fall into one millisecond.
 func (s *side) lists() (all []string) {
 	for _, q := range []actors.TaskQuery{
+		{Doubt: true},
 		{Limit: 2},
 		{Type: "x"},
 		{State: messages.State_STATE_SCHEDULED, Type: "x", Limit: 1},
@@ -292,11 +293,14 @@ func (s *side) status() string {
 
 // failure is an error's kind.
 func failure(err error) string {
+	if none, ok := errors.AsType[*actors.NoDoubtError](err); ok {
+		return none.Error()
+	}
 	if ended, ok := errors.AsType[*actors.EndedError](err); ok {
 		return fmt.Sprint(actors.ErrEnded, *ended)
 	}
 	for _, kind := range []error{
-		actors.ErrLeaseLost, actors.ErrConflict, actors.ErrBacklogFull, actors.ErrNoTask, actors.ErrNoSchedule, streambridge.ErrGroupLost,
+		actors.ErrLeaseLost, actors.ErrConflict, actors.ErrBacklogFull, actors.ErrNoTask, actors.ErrBodyGone, actors.ErrNoSchedule, streambridge.ErrGroupLost,
 		streambridge.ErrUsurped, streambridge.ErrNoLetter,
 	} {
 		if errors.Is(err, kind) {

@@ -117,9 +117,9 @@ if to == 'RETRYING' or to == 'WAITING' then
 	if to == 'RETRYING' then
 		redis.call('ZADD', P .. 'due', now + tonumber(ARGV[14]), 'r:' .. member)
 	elseif doubt ~= '' then
-		redis.call('HSET', task, u .. 'doubt', doubt)
+		in_doubt(P, task, eunit, doubt, now)
 	else
-		redis.call('HDEL', task, u .. 'doubt')
+		no_doubt(P, task, eunit)
 	end
 	index(P, kind, member, nil, to, now)
 	note(task, now, to == 'WAITING' and 'parked' or charged == 'waits' and 'waits' or 'retries', string.sub(error_text, 1, 300))

@@ -28,10 +28,9 @@ func (s *State) Tasks(ctx context.Context, q actors.TaskQuery) (actors.TaskPage,
 	}
 	q.Limit = pages.Limit(q.Limit)
 	l := lister{s: s, b: b, q: q}
-	switch q.State {
-	case messages.State_STATE_RUNNING, messages.State_STATE_PENDING:
+	if !q.Doubt && (q.State == messages.State_STATE_RUNNING || q.State == messages.State_STATE_PENDING) {
 		err = l.entries(ctx)
-	default:
+	} else {
 		err = l.indexed(ctx)
 	}
 	if err != nil {
@@ -59,7 +58,7 @@ var indexedStates = []messages.State{
 // mark is a member of an index: the newest first, then by index, then by name from the end, as the server sorts them.
 type mark struct {
 	ms     int64
-	index  string // state and escaped type
+	index  string // the key without its prefix
 	member string
 }
 
@@ -69,9 +68,11 @@ func (m mark) compare(n mark) int {
 
 // indexed lists from the indexes by state.
 func (l *lister) indexed(ctx context.Context) error {
-	sets, err := l.indexes(ctx)
-	if err != nil {
-		return err
+	sets, err := []string{doubts}, error(nil)
+	if !l.q.Doubt {
+		if sets, err = l.indexes(ctx); err != nil {
+			return err
+		}
 	}
 	var from *mark
 	parts, err := pages.Parts(l.q.After, 3)
@@ -113,6 +114,9 @@ func (l *lister) indexed(ctx context.Context) error {
 	return nil
 }
 
+// doubts is the set of the units that are in doubt.
+const doubts = "doubts"
+
 // indexes names the sets that the query means, in order.
 func (l *lister) indexes(ctx context.Context) ([]string, error) {
 	kinds, err := l.s.rdb.SMembers(ctx, l.b.keys.Prefix+"index:kinds").Result()
@@ -126,7 +130,7 @@ func (l *lister) indexes(ctx context.Context) ([]string, error) {
 		}
 		for _, kind := range kinds {
 			if l.ofType(messages.Unescape(kind)) {
-				sets = append(sets, actors.StateName(state)+":"+kind)
+				sets = append(sets, "index:"+actors.StateName(state)+":"+kind)
 			}
 		}
 	}
@@ -145,7 +149,7 @@ func (l *lister) marks(ctx context.Context, sets []string, from *mark, n int) ([
 		least = strconv.FormatInt(l.q.Since.UnixMilli(), 10)
 	}
 	read := func(p redis.Cmdable, set, most string, skip int) *redis.ZSliceCmd {
-		return p.ZRevRangeByScoreWithScores(ctx, l.b.keys.Prefix+"index:"+set, &redis.ZRangeBy{
+		return p.ZRevRangeByScoreWithScores(ctx, l.b.keys.Prefix+set, &redis.ZRangeBy{
 			Min: least, Max: most, Offset: int64(skip), Count: int64(n),
 		})
 	}
@@ -200,12 +204,20 @@ func (l *lister) addMarks(ctx context.Context, marks []mark) error {
 		return err
 	}
 	for i, m := range marks {
-		state, _, _ := strings.Cut(m.index, ":")
-		if u := units[i]; u != nil && actors.StateName(u.State) == state {
+		u := units[i]
+		if u != nil && l.stands(m, u) {
 			l.page.Tasks = append(l.page.Tasks, actors.TaskItem{ID: taskOf(m.member), Unit: *u})
 		}
 	}
 	return nil
+}
+
+// stands says whether the unit is still what the index says.
+func (l *lister) stands(m mark, u *actors.UnitRecord) bool {
+	if m.index == doubts {
+		return u.Doubt != "" && l.ofType(u.Type)
+	}
+	return strings.HasPrefix(m.index, "index:"+actors.StateName(u.State)+":")
 }
 
 func taskOf(member string) string {

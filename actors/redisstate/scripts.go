@@ -24,6 +24,9 @@ var cancelLua string
 //go:embed entries.lua
 var entriesLua string
 
+//go:embed resolve.lua
+var resolveLua string
+
 //go:embed steps.lua
 var stepsLua string
 
@@ -66,6 +69,7 @@ var (
 	commitScript     = newScript(commitLua, "allow-oom")
 	cancelScript     = newScript(cancelLua, "allow-oom")
 	entriesScript    = newScript(entriesLua, "")
+	resolveScript    = newScript(resolveLua, "allow-oom")
 	stepsScript      = newScript(stepsLua, "")
 	submitScript     = newScript(submitLua, "")
 	sendScript       = newScript(sendLua, "")

@@ -20,6 +20,7 @@ func Run(t *testing.T, fresh func(t *testing.T) Fixture) {
 		{"Desk", deskCases},
 		{"List", listCases},
 		{"Later", laterCases},
+		{"Doubt", doubtCases},
 		{"Identity", identityCases},
 		{"Schedule", scheduleCases},
 		{"Quota", quotaCases},

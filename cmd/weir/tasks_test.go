@@ -16,6 +16,7 @@ type taskList struct {
 		Attempt   int64  `json:"attempt"`
 		UpdatedAt string `json:"updated_at"`
 		Reason    string `json:"reason"`
+		Doubt     string `json:"doubt"`
 		Consumer  string `json:"consumer"`
 		EntryID   string `json:"entry_id"`
 	} `json:"tasks"`

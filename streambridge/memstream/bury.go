@@ -60,6 +60,7 @@ func (w *world) fail(b streambridge.Burial, now int64, ttl time.Duration) {
 	t.Fence++
 	w.endTrial(t, u)
 	u.Reason, u.Error = b.Reason, b.Detail
+	w.noDoubt(t, u)
 	w.become(t, u, messages.State_STATE_FAILED, now, false)
 	delete(w.copies, unitKey{b.TaskID, b.Unit})
 	delete(w.due, "r:"+member(b.TaskID, b.Unit))

@@ -44,6 +44,7 @@ func (w *world) cancel(id, unit string, now int64, ttl time.Duration, why, by st
 	t.Fence++
 	w.endTrial(t, u)
 	u.Reason, u.Error = 0, why
+	w.noDoubt(t, u)
 	detail := why
 	if by != "" {
 		detail += " (by " + by + ")"

@@ -44,6 +44,7 @@ type Unit struct {
 	Wake        uint64
 	WokenAt     uint64 // FenceAt of the run that parked it, once the end of a wait has made it PENDING again
 	Doubt       string // the step whose effect is unknown: only a person wakes it
+	Resolved    string // "<how> <step>" of its last doubt
 	ContentType string
 	Result      []byte
 	Error       string
@@ -142,6 +143,7 @@ func (w *world) forget(t *Task) {
 			delete(set, member(t.ID, u.Name))
 		}
 		delete(w.copies, unitKey{t.ID, u.Name})
+		delete(w.doubts, member(t.ID, u.Name))
 	}
 }
 

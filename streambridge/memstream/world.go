@@ -36,6 +36,7 @@ type world struct {
 	mail    map[string]*Mail         // by task id
 	types   map[string]bool          // agent types with entries that wait for a node
 	index   map[indexKey]map[string]int64
+	doubts  map[string]int64 // units in doubt, by member, and since when
 	counts  map[string]int64
 	cancels []toldCancel // the newest, oldest first
 	// cancelled counts those that were told.
@@ -83,7 +84,7 @@ func (d *data) world(keys messages.Keys, group string) *world {
 			keys: keys, group: group, data: d, lease: defaultLease, deadTTL: defaultDeadTTL,
 			claims: map[string]*claimed{}, alive: map[string]int64{}, lives: map[string]*Life{},
 			tasks: map[string]*Task{}, saved: map[messages.Ref]unitKey{}, copies: map[unitKey]*Copy{}, due: map[string]int64{}, mail: map[string]*Mail{}, types: map[string]bool{},
-			index: map[indexKey]map[string]int64{}, counts: map[string]int64{},
+			index: map[indexKey]map[string]int64{}, doubts: map[string]int64{}, counts: map[string]int64{},
 			feeds: map[string]*Feed{}, settled: map[string]streambridge.Settlement{}, quotas: map[string]*Quota{},
 		}
 		d.worlds[keys.Prefix] = w

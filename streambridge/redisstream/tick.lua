@@ -187,6 +187,7 @@ more = more or #later == most or joined_bytes > most_bytes
 -- node in the same breath: whoever reads the inbox next may be one that lacks the type again, and so on for ever.
 local unserved, drained, taken = {}, 0, {}
 local waiting = redis.call('SMEMBERS', P .. 'types')
+table.sort(waiting)
 if #waiting > 0 then
   local ours, theirs = {}, {}
   for _, t in ipairs(unpack_fields(ARGV[12])) do ours[t] = true end

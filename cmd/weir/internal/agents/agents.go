@@ -7,7 +7,7 @@
 //	fail    {"times":2,"after_ms":0}       returns an error in its first attempts
 //	panic   {"times":1}                    panics in its first attempts
 //	exit    {"code":137,"after_ms":0}      ends the process: poison
-//	effect  {"crash":"none|before-effect|after-effect|before-ack"}   see effect.go
+//	effect  {"crash":"none|before-effect|after-effect|before-ack","blind":false}   see effect.go
 //
 // A member that is left out has the value shown here.
 package agents

@@ -44,6 +44,8 @@ func NewEffects(rdb redis.UniversalClient, exit func(code int)) *Effects {
 
 type effectMessage struct {
 	Crash string `json:"crash,omitempty"`
+	// Blind says that the effect cannot be looked up: after a crash it is in doubt.
+	Blind bool `json:"blind,omitempty"`
 }
 
 func (e *Effects) handle(c *actors.Context, m effectMessage) (int64, error) {
@@ -55,6 +57,10 @@ func (e *Effects) handle(c *actors.Context, m effectMessage) (int64, error) {
 		e.mu.Unlock()
 	default:
 		return 0, actors.Reject(fmt.Errorf("crash (%q) must be %s, %s, %s or %s", m.Crash, crashNone, crashBefore, crashAfter, crashAck))
+	}
+	kind := actors.Verify(e.find)
+	if m.Blind {
+		kind = actors.Unrepeatable()
 	}
 	return actors.Step(c, effectStep, func(s actors.StepContext) (int64, error) {
 		if m.Crash == crashBefore {
@@ -72,7 +78,7 @@ func (e *Effects) handle(c *actors.Context, m effectMessage) (int64, error) {
 			}
 		}
 		return n, nil
-	}, actors.Verify(e.find), actors.RetryPolicy{Max: 50, Base: 100 * time.Millisecond, Cap: 5 * time.Second})
+	}, kind, actors.RetryPolicy{Max: 50, Base: 100 * time.Millisecond, Cap: 5 * time.Second})
 }
 
 // counter is the key that an effect counts on. s.Key is "<task id>:<step>", escaped.

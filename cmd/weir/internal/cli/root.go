@@ -98,7 +98,7 @@ Exit codes: 0 done, 1 failed, 2 usage. Flags that are marked so can be set by an
 	root.SetErr(std.Err)
 	root.CompletionOptions.DisableDefaultCmd = true
 	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error { return &usageError{err: err, cmd: cmd} })
-	root.AddCommand(a.demoCmd(), a.workerCmd(), a.submitCmd(), a.statusCmd(), a.taskCmd(), a.tasksCmd(), a.sendCmd(), a.cancelCmd(), a.deadCmd(), a.scheduleCmd(),
+	root.AddCommand(a.demoCmd(), a.workerCmd(), a.submitCmd(), a.statusCmd(), a.taskCmd(), a.tasksCmd(), a.sendCmd(), a.cancelCmd(), a.doubtCmd(), a.deadCmd(), a.scheduleCmd(),
 		a.benchCmd(), a.versionCmd())
 	prepare(root, a)
 	return root

@@ -184,6 +184,9 @@ func showUnit(out io.Writer, u actors.UnitRecord, v unitView) error {
 	if v.Error != "" {
 		row(w, "error", firstLine(v.Error))
 	}
+	if v.Doubt != "" {
+		row(w, "in doubt", "step "+v.Doubt+": weir doubt resolve says what became of it")
+	}
 	if err := w.Flush(); err != nil || len(v.Steps) == 0 {
 		return err
 	}

@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"context"
 	"fmt"
 	"io"
 	"maps"
@@ -28,6 +29,7 @@ type listedTask struct {
 	DueAt      *time.Time    `json:"due_at,omitempty"`
 	Error      string        `json:"error,omitempty"`
 	Reason     string        `json:"reason,omitempty"`
+	Doubt      string        `json:"doubt,omitempty"`
 	EntryID    string        `json:"entry_id,omitempty"`
 	Consumer   string        `json:"consumer,omitempty"`
 	Deliveries int64         `json:"deliveries,omitempty"`
@@ -38,7 +40,7 @@ func newListedTask(t actors.TaskItem) listedTask {
 	return listedTask{
 		TaskID: t.ID, Unit: u.Unit, State: actors.StateName(u.State), Type: u.Type, Attempt: attempt(u), Attempts: u.Ledger,
 		CreatedAt: moment(u.Created), BeganAt: moment(u.Began), UpdatedAt: moment(u.Updated), DueAt: moment(u.Due),
-		Error: u.Error, Reason: actors.ReasonName(u.Reason),
+		Error: u.Error, Reason: actors.ReasonName(u.Reason), Doubt: u.Doubt,
 		EntryID: t.Entry.ID, Consumer: t.Consumer, Deliveries: t.Deliveries,
 	}
 }
@@ -60,57 +62,63 @@ nobody has begun, those in hand first, then the inbox, those that wait for an ag
 task for its owner is not among them.`,
 		Args: noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			if q.Limit < 1 {
-				return usagef("--limit (%d) must be at least 1", q.Limit)
-			}
 			var err error
 			if q.State, err = parseState(state); err != nil {
 				return err
 			}
-			if since < 0 {
-				return usagef("--since (%v) must not be negative", since)
-			}
-			if since > 0 {
-				q.Since = time.Now().Add(-since)
-			}
-			d, err := a.openDesk(cmd.Context())
-			if err != nil {
-				return err
-			}
-			defer d.close()
-			found, next := []listedTask{}, ""
-			for wanted := q.Limit; ; {
-				q.Limit = wanted - len(found)
-				page, err := d.client.Tasks(cmd.Context(), q)
-				if err != nil {
-					return err
-				}
-				for _, t := range page.Tasks {
-					found = append(found, newListedTask(t))
-				}
-				next, q.After = page.Next, page.Next
-				if next == "" || len(found) == wanted {
-					break
-				}
-			}
-			if a.json {
-				return a.printJSON(struct {
-					Tasks []listedTask `json:"tasks"`
-					Next  string       `json:"next,omitempty"`
-				}{found, next})
-			}
-			return showTasks(a.std.Out, found, next)
+			return a.listTasks(cmd.Context(), q, since)
 		},
 	}
 	a.groupFlags(cmd)
 	a.jsonFlag(cmd)
+	cmd.Flags().StringVar(&state, "state", "", "only this state: "+strings.Join(stateNames(), ", "))
+	pageFlags(cmd, &q, &since)
+	return cmd
+}
+
+// pageFlags are those of all lists of tasks.
+func pageFlags(cmd *cobra.Command, q *actors.TaskQuery, since *time.Duration) {
 	fs := cmd.Flags()
-	fs.StringVar(&state, "state", "", "only this state: "+strings.Join(stateNames(), ", "))
 	fs.StringVar(&q.Type, "type", "", "only this agent type, with all of its handlers, or agent/handler")
-	fs.DurationVar(&since, "since", 0, "only what came into its state within this time, such as 1h")
+	fs.DurationVar(since, "since", 0, "only what came into its state within this time, such as 1h")
 	fs.IntVar(&q.Limit, "limit", 100, "show at most so many")
 	fs.StringVar(&q.After, "after", "", "begin where a page before ended: its last line, or next in JSON")
-	return cmd
+}
+
+// listTasks shows one page, read in as many as it takes: those of the store may be short.
+func (a *app) listTasks(ctx context.Context, q actors.TaskQuery, since time.Duration) error {
+	switch {
+	case q.Limit < 1:
+		return usagef("--limit (%d) must be at least 1", q.Limit)
+	case since < 0:
+		return usagef("--since (%v) must not be negative", since)
+	case since > 0:
+		q.Since = time.Now().Add(-since)
+	}
+	d, err := a.openDesk(ctx)
+	if err != nil {
+		return err
+	}
+	defer d.close()
+	found, wanted := []listedTask{}, q.Limit
+	for more := true; more; more = q.After != "" && len(found) < wanted {
+		q.Limit = wanted - len(found)
+		page, err := d.client.Tasks(ctx, q)
+		if err != nil {
+			return err
+		}
+		for _, t := range page.Tasks {
+			found = append(found, newListedTask(t))
+		}
+		q.After = page.Next
+	}
+	if a.json {
+		return a.printJSON(struct {
+			Tasks []listedTask `json:"tasks"`
+			Next  string       `json:"next,omitempty"`
+		}{found, q.After})
+	}
+	return showTasks(a.std.Out, found, q.After)
 }
 
 // stateNames are the states that a task can be in, in their order.
@@ -161,6 +169,8 @@ func showTasks(out io.Writer, found []listedTask, next string) error {
 // detail is what a person wants to know next.
 func (t listedTask) detail() string {
 	switch {
+	case t.Doubt != "":
+		return "in doubt on step " + t.Doubt + ": " + firstLine(t.Error)
 	case t.Consumer != "":
 		return "in hand of " + t.Consumer
 	case t.DueAt != nil && t.Error == "":

@@ -70,9 +70,11 @@ type unitView struct {
 	DueAt       *time.Time    `json:"due_at,omitempty"`
 	ContentType string        `json:"content_type,omitempty"`
 	content
-	Error  string     `json:"error,omitempty"`
-	Reason string     `json:"reason,omitempty"`
-	Steps  []stepView `json:"steps"`
+	Error  string `json:"error,omitempty"`
+	Reason string `json:"reason,omitempty"`
+	// Doubt is the step whose effect is unknown.
+	Doubt string     `json:"doubt,omitempty"`
+	Steps []stepView `json:"steps"`
 }
 
 type stepView struct {
@@ -131,7 +133,7 @@ func newUnitView(u actors.UnitRecord) unitView {
 		Unit: u.Unit, State: actors.StateName(u.State), Type: u.Type, Attempt: attempt(u), Attempts: u.Ledger,
 		CreatedAt: moment(u.Created), BeganAt: moment(u.Began), UpdatedAt: moment(u.Updated), DueAt: moment(u.Due),
 		ContentType: u.ContentType, content: newContent(u.ContentType, u.Result),
-		Error: u.Error, Reason: actors.ReasonName(u.Reason), Steps: []stepView{},
+		Error: u.Error, Reason: actors.ReasonName(u.Reason), Doubt: u.Doubt, Steps: []stepView{},
 	}
 	for _, s := range u.Steps {
 		step := stepView{
