@@ -180,21 +180,15 @@ func (a *activation) keep(step messages.Step) error {
 	return nil
 }
 
-const (
-	// storeTry bounds one call of the store, so that one that hangs is tried again.
-	storeTry = 10 * time.Second
-	// lastWrite bounds the write of a result whose activation has ended already.
-	lastWrite = time.Second
-)
+// lastWrite bounds the write of a result whose activation has ended already.
+const lastWrite = time.Second
 
 // insist repeats a call to the store, with growing pauses, until it succeeds, ErrLeaseLost or one of final comes, or the
 // activation ends; then it returns the cause.
 func (a *activation) insist(call func(context.Context) error, final ...error) error {
 	pause := RetryPolicy{Base: 10 * time.Millisecond, Cap: time.Second}
 	for n := 1; ; n++ {
-		ctx, cancel := context.WithTimeout(a.ctx, storeTry)
-		err := call(ctx)
-		cancel()
+		err := call(a.ctx) // a store returns within seconds
 		if err == nil || errors.Is(err, ErrLeaseLost) {
 			return err
 		}

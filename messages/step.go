@@ -58,10 +58,13 @@ var ErrStep = errors.New("damaged checkpoint")
 //
 //	done 1 1764000000000 1764000000042 0 17 application/json
 func EncodeStep(s Step) []byte {
-	b := fmt.Appendf(nil, "%s %d %d %d %d %d %s\n",
-		s.Status, s.Attempts, s.BeganMS, s.EndedMS, len(s.Error), len(s.Value), s.ContentType)
-	b = append(b, s.Error...)
-	return append(b, s.Value...)
+	b := make([]byte, 0, 64+len(s.ContentType)+len(s.Error)+len(s.Value))
+	b = append(b, s.Status...)
+	for _, n := range [...]int64{int64(s.Attempts), s.BeganMS, s.EndedMS, int64(len(s.Error)), int64(len(s.Value))} {
+		b = strconv.AppendInt(append(b, ' '), n, 10)
+	}
+	b = append(append(append(b, ' '), s.ContentType...), '\n')
+	return append(append(b, s.Error...), s.Value...)
 }
 
 // DecodeStep undoes EncodeStep; what it cannot read, or what was cut short, is ErrStep: such a checkpoint sets its own
