@@ -28,9 +28,14 @@ type child struct {
 // parks or completes this unit, and an activation that fails or dies before that has started nothing. The name is one of
 // the activation's steps and waits: a child that was spawned under it is not spawned again, whatever t says now.
 //
-// The child's id is "<task id>/<name>" where t names none, with the unit between where there is one. Its result comes with
-// Join; without one it is a task that goes on by itself when its parent has ended. Cancelling the parent cancels the
-// children that are open then; nothing of what they did is undone.
+// The child's id is "<task id>/<name>" where t names none, with the unit between where there is one. A task of that id that
+// is there already, and is the same work and nobody's child, becomes the child; an id that is taken otherwise makes a child
+// that has failed (id_conflict). The child's result comes with Join; without one it is a task that goes on by itself when its
+// parent has ended.
+//
+// Cancelling the parent cancels the children that are open then, within a tick or two, and theirs; nothing of what they did
+// is undone. A parent that fails leaves its children running: when its dead letter is retried it finds how they have ended.
+// How a child ended is told once: a dead letter of the child that is retried later is no news to the parent.
 //
 // A task that cannot be spawned is ErrMisuse, or ErrTooLarge, and ends the unit: a bad type or payload, a handler that this
 // node's agent lacks. That no agent has the type is not known here; the child waits for a node that does.

@@ -34,6 +34,9 @@ var (
 	ErrGateShut = errors.New("gate shut")
 	// ErrResume is a store's answer to the commit of a parked unit whose wait is over already. Authors never see it.
 	ErrResume = errors.New("nothing to wait for: run again")
+	// ErrNotEmitted is a store's answer to a commit one of whose Emits cannot be added: its id is taken by other work there
+	// (ErrConflict), or the key is no stream. Authors see it as the reason of a FAILED unit.
+	ErrNotEmitted = errors.New("what was emitted cannot be added")
 	// ErrAnswered: what the message was for has its answer: another message of that name came first, or the time was over.
 	ErrAnswered = errors.New("answered already")
 	// ErrRepeated: this very message is there already, as one finds who repeats a Send whose answer was lost. It is an

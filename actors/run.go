@@ -196,6 +196,11 @@ func Crashed(text string) Verdict {
 	return Verdict{Outcome: messages.Outcome_OUTCOME_RETRY, Charge: messages.Charge_CHARGE_CRASH, Error: clip(text)}
 }
 
+// NotEmitted is the verdict on a unit that had completed, but for what it emits, which its store refuses (ErrNotEmitted). It
+// has FAILED, and is not tried again: its id would be taken then too. Nothing was emitted; a dead letter that is retried
+// goes on from the checkpoints.
+func NotEmitted(err error) Verdict { return rejected(messages.Reason_REASON_MISUSE, err) }
+
 // verdict judges a handler's return. What was latched wins over it.
 func (a *activation) verdict(c *Context, out stored, err error) Verdict {
 	if latched := a.latched(); latched != nil {

@@ -23,7 +23,7 @@ type starting struct {
 // What one commit may start: it is one script.
 const (
 	maxStarts     = 10_000
-	maxStartBytes = 64 << 20
+	maxStartBytes = 16 << 20
 )
 
 // Emit adds a task to another stream when this unit completes, and only then: in the commit that writes its result. A
@@ -32,7 +32,9 @@ const (
 //
 // The task's id is "<task id>/<last part of the stream's name>" where t names none, with the unit between where there is
 // one. It carries the id of the task that the chain began with (Info.Root). A stream that is full takes it all the same:
-// what was done is not undone. An id that is taken there is the same task, and adds nothing.
+// what was done is not undone. An id that is known there with the same work adds nothing. One that is taken there by other
+// work fails the unit, with the reason misuse and a dead letter, and nothing of what it emits is added: the letter may be
+// retried once the id is forgotten there, or with code that chooses another, and goes on from the checkpoints.
 //
 // It is no step and has no name; every activation calls it again. A task that cannot be emitted is ErrMisuse, or
 // ErrTooLarge, and ends the unit.

@@ -135,9 +135,11 @@ type Commit struct {
 	// Waits are what a Parked unit waits for, or a Retry beside its due time. The first commit that names a wait writes its
 	// deadline; later ones leave it alone.
 	Waits []Wait
-	// Spawns are child tasks to start; one whose name has a checkpoint was started before and is left alone.
+	// Spawns are child tasks to start, before anything is waited for. They go with Parked, Retry and Completed; one whose name
+	// has a checkpoint was started before and is left alone.
 	Spawns []Spawning
-	// Emits are entries for other streams. They go with COMPLETED only.
+	// Emits are entries for other streams. They go with Completed only: all of them are added, or the commit is refused with
+	// ErrNotEmitted.
 	Emits []Emission
 	// Doubt names the step whose effect is unknown; it goes with Parked, and a person settles it.
 	Doubt string
@@ -180,7 +182,12 @@ type Slot struct {
 	Nth     int
 }
 
-// Spawning is a child task on its way: an entry for the group's own inbox whose end is told to its parent.
+// Spawning is a child task on its way: a record in PENDING and an entry for the group's own inbox. The end of the child,
+// whatever it is, becomes the checkpoint StepChild under Name, once; the joins that it was missing from are looked at then.
+//
+// An identity that is there already, or was submitted to the stream, becomes the child where it is the same work and nobody
+// else's child; one that has ended has its end told at once. Otherwise the child has FAILED at once, with the reason
+// id_conflict, and nothing was added.
 type Spawning struct {
 	// Name is one of the unit's steps and waits.
 	Name string
@@ -212,7 +219,8 @@ type StateStore interface {
 	// Commit writes outcome, result and state in one script, with the dead letter of a FAILED unit and the due time of
 	// a RETRYING one (whose fields it copies, so that the entry may be acknowledged). Repeated, it succeeds again.
 	// ErrLeaseLost: the fence is old and nothing was written. ErrResume: a Parked unit need not wait, one of its Waits is
-	// over; the unit is still RUNNING under the same fence, and its handler is to be called again.
+	// over; the unit is still RUNNING under the same fence, and its handler is to be called again. ErrNotEmitted: one of
+	// its Emits cannot be added, nothing was written; the unit is still RUNNING, and is to be committed as Rejected.
 	Commit(ctx context.Context, c Commit) error
 	// Flush waits until what was handed over has been sent, and stops the store's goroutines. Idempotent.
 	Close() error
@@ -324,6 +332,8 @@ type UnitRecord struct {
 	Error       string          `json:"error,omitempty"`
 	Reason      messages.Reason `json:"-"`
 	Steps       []messages.Step `json:"-"`
+	// Parent is the unit that has spawned it; nil for none.
+	Parent *ParentRecord `json:"parent,omitempty"`
 	// Due is when a RETRYING unit runs again, or a SCHEDULED one for the first time.
 	Due time.Time `json:"due,omitzero"`
 	// Waits are what it waits for now, in the order of their names.

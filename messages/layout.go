@@ -113,6 +113,8 @@ const (
 	ControlID = ControlPrefix + "id"
 	// ControlOrigin is the id of the producer's entry.
 	ControlOrigin = ControlPrefix + "origin"
+	// NoOrigin is the ControlOrigin of a child, which no producer has added.
+	NoOrigin = "0-0"
 	// ControlWake is the wake number under which the entry continues its unit.
 	ControlWake = ControlPrefix + "wake"
 

@@ -72,7 +72,7 @@ local final = {SUCCEEDED = true, FAILED = true, CANCELLED = true}
 -- expire gives the task and all that stands beside it one time to live. ttl <= 0 keeps it (a task that has not ended).
 -- `…:live` has a time to live of its own.
 local function expire(task, ttl)
-  for _, k in ipairs({task, task .. ':long', task .. ':body', task .. ':waiting', task .. ':log', task .. ':mail'}) do
+  for _, k in ipairs({task, task .. ':long', task .. ':body', task .. ':waiting', task .. ':log', task .. ':mail', task .. ':children'}) do
     if ttl > 0 then redis.call('PEXPIRE', k, ttl) else redis.call('PERSIST', k) end
   end
 end
@@ -147,6 +147,12 @@ local function disown(P, task, queued)
   if not packed then return none_waits() end
   if redis.call('HINCRBY', task, 'queued', -1) <= 0 then none_waits() end
   to_inbox(P, unpack_fields(packed))
+end
+
+-- mark_submitted says in a submit marker where a unit's entry is, and keeps it for `keep` ms at least.
+local function mark_submitted(marker, eunit, entry, work, kind, keep)
+  redis.call('HSET', marker, eunit, entry .. ' ' .. work .. ' ' .. kind)
+  if redis.call('PTTL', marker) < keep then redis.call('PEXPIRE', marker, keep) end
 end
 
 -- index moves a unit between the sets by state; nil for a state that is not indexed.

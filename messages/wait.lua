@@ -27,16 +27,38 @@ local function open_waits(task)
   return fields
 end
 
+-- cancel_later lets the next tick cancel units: what hangs on a cancelled one may be more than a script should end.
+local function cancel_later(P, members, ms)
+  chunks(#members, function(from, to)
+    local args = {'ZADD', P .. 'due'}
+    for i = from, to do args[#args + 1], args[#args + 2] = ms, 'c:' .. members[i] end
+    redis.call(unpack(args))
+  end)
+end
+
+-- dead_keep is how long, in ms, a dead letter is kept where nobody says.
+local dead_keep = 30 * 24 * 3600 * 1000
+
+local tell -- the parent, below
+
 -- untie is called by every script that ends a unit of a task with `ties`, once its final state is written: what stands
--- outside for the unit goes, who waits for its end hears of it.
-local function untie(P, task, eunit)
+-- outside for the unit goes, who waits for its end hears of it. A unit that has FAILED leaves its children alone, and hears
+-- of them: its dead letter may be retried.
+local function untie(P, task, eunit, ms, keep)
   local head, eid = eunit .. ':', string.sub(task, #P + 6)
   for _, f in ipairs(redis.call('HKEYS', task .. ':waits')) do
     if string.sub(f, 1, #head) == head then
       redis.call('HDEL', task .. ':waits', f)
       redis.call('ZREM', P .. 'due', 'w:' .. eid .. ':' .. f)
+      close_join(task, f)
     end
   end
+  local state = redis.call('HGET', task, field(eunit, 'state'))
+  if state ~= 'FAILED' then
+    local open = drop_children(task, eunit)
+    if state == 'CANCELLED' then cancel_later(P, open, ms) end
+  end
+  tell(P, task, eunit, ms, keep)
 end
 
 -- fail ends a unit that has not ended: FAILED, its fence raised so that whoever runs it is refused, its slots given
@@ -65,7 +87,7 @@ local function fail(P, name, agent_type, ms, reason, detail, keep)
   redis.call('HDEL', task .. ':body', eunit)
   note(task, ms, 'failed', reason .. ' ' .. detail)
   if not owner or state == 'RUNNING' and owner == incarnation(run) then disown(P, task) end
-  if had[6] then untie(P, task, eunit) end
+  if had[6] then untie(P, task, eunit, ms, keep) end
   closed(task, keep)
 end
 
@@ -103,13 +125,10 @@ local function cancel_unit(P, eid, eunit, ms, keep, why, by, known)
   end
   -- Another unit may be at work under the owner.
   if not owner or state == 'RUNNING' and owner == incarnation(run) then disown(P, task) end
-  if had[5] then untie(P, task, eunit) end
+  if had[5] then untie(P, task, eunit, ms, dead_keep) end
   closed(task, keep)
   return state or known.state or 'PENDING', false
 end
-
--- cancel_later lets the next tick cancel a unit: what hangs on a cancelled one may be more than a script should end.
-local function cancel_later(P, member, ms) redis.call('ZADD', P .. 'due', ms, 'c:' .. member) end
 
 -- wake lets a WAITING unit go on: PENDING, and the copy of its entry in the inbox under its wake number. A unit in another
 -- state sees by itself what has happened when it runs next, and one in doubt is a person's to wake. It says whether the
@@ -133,9 +152,10 @@ local function wake(P, task, eunit, ms, keep)
   return true
 end
 
--- over says how a wait has ended, as the flat fields of its checkpoint (messages.EncodeWaited); nil while it goes on. ripe
--- says that its time is over. A slot that another wait's end has closed gets no message any more.
-local function over(task, w, ripe)
+-- over says how a wait has ended, as the flat fields of its checkpoint (messages.EncodeWaited); nil while it goes on. f is its
+-- field; ripe says that its time is over. A slot that another wait's end has closed gets no message any more.
+local function over(task, f, w, ripe)
+  if w.kind == 'join' then return join_over(task, f, w, ripe) end
   local mail, there, first, least, shut = task .. ':mail', {}, nil, nil, 0
   for i, slot in ipairs(w.slots) do
     local size = redis.call('HSTRLEN', mail, 'm:' .. slot)
@@ -175,6 +195,7 @@ local function end_wait(P, task, eunit, ename, w, flat, timeout, ms)
   redis.call('HSET', task, field(eunit, 'steps'), '1')
   redis.call('HDEL', task .. ':waits', f)
   redis.call('ZREM', P .. 'due', 'w:' .. eid .. ':' .. f)
+  close_join(task, f)
   if timeout and w.closes then
     local others = redis.call('HVALS', task .. ':waits')
     for _, slot in ipairs(w.slots) do
@@ -183,7 +204,7 @@ local function end_wait(P, task, eunit, ename, w, flat, timeout, ms)
       if not hoped then redis.call('HSETNX', task .. ':mail', 'm:' .. slot, '-') end
     end
   end
-  note(task, ms, not timeout and 'answered' or w.kind == 'timer' and 'slept' or 'timed_out', string.sub(unescape(ename), 1, 300))
+  note(task, ms, not timeout and (w.kind == 'join' and 'joined' or 'answered') or w.kind == 'timer' and 'slept' or 'timed_out', string.sub(unescape(ename), 1, 300))
 end
 
 -- look_at ends an open wait if it is over, and says whether it was. packed is the wait where the caller has read it.
@@ -192,7 +213,7 @@ local function look_at(P, task, eunit, ename, ms, packed)
   if not packed then return false end
   local at = redis.call('ZSCORE', P .. 'due', 'w:' .. string.sub(task, #P + 6) .. ':' .. eunit .. ':' .. ename)
   local w = read_wait(packed)
-  local flat, timeout = over(task, w, at and tonumber(at) <= ms)
+  local flat, timeout = over(task, eunit .. ':' .. ename, w, at and tonumber(at) <= ms)
   if not flat then return false end
   end_wait(P, task, eunit, ename, w, flat, timeout, ms)
   return true
@@ -212,6 +233,8 @@ local function open_all(P, task, eunit, packed, ms)
       local since = pack_fields({'since', string.format('%d', ms)})
       if redis.call('HSETNX', task .. ':waits', f, since .. wait) == 1 then
         new = true
+        local w = read_wait(wait)
+        if w.kind == 'join' then open_join(task, eunit, f, w) end
         if tonumber(span) >= 0 then
           redis.call('ZADD', P .. 'due', ms + span, 'w:' .. string.sub(task, #P + 6) .. ':' .. f)
         end
@@ -226,6 +249,34 @@ local function open_all(P, task, eunit, packed, ms)
     if look_at(P, task, eunit, list[i], ms) then some = true end
   end
   return some
+end
+
+-- tell lets the parent of a unit that has ended know how, once; what is over by that ends, and the parent goes on. One that
+-- has ended for good has no open children any more and is left alone.
+function tell(P, task, eunit, ms, keep)
+  local mine = get(task, field(eunit, 'parent'))
+  if not mine then return end
+  local eid, f = string.match(mine, '^([^:]*):(.*)$')
+  local peunit, ename = string.match(f, '^([^:]*):(.*)$')
+  local parent, step = P .. 'task:' .. eid, field(peunit, 'step:' .. ename)
+  if redis.call('HGET', parent .. ':children', f) ~= string.sub(task, #P + 6) .. ':' .. eunit then return end
+  if redis.call('TYPE', parent).ok ~= 'hash' then return end -- somebody has removed or replaced its record
+  local joins, some = joins_of(parent, peunit), false
+  for _, join in ipairs(joins) do
+    -- Its time may be over, and no tick has seen it yet.
+    local at = redis.call('ZSCORE', P .. 'due', 'w:' .. eid .. ':' .. join)
+    if at and tonumber(at) <= ms and look_at(P, parent, peunit, string.sub(join, #peunit + 2), ms) then some = true end
+  end
+  local began = string.match(get(parent, step) or '', '^spawned 1 (%d+) ') or string.format('%d', ms)
+  local value, good = child_step(task, field(eunit, ''), began, ms)
+  put(parent, step, value)
+  redis.call('HSET', parent .. ':children', f, good and '+' or '-')
+  local left = redis.call('PTTL', parent) -- it has FAILED, and its letter may be retried
+  if left >= 0 then redis.call('PEXPIRE', parent .. ':long', left) end
+  for _, join in ipairs(joins) do
+    if child_ended(parent, join, ename, good) and look_at(P, parent, peunit, string.sub(join, #peunit + 2), ms) then some = true end
+  end
+  if some then wake(P, parent, peunit, ms, keep) end
 end
 
 -- is_over says whether a task has ended: its record is there, and none of its units is open or waits to be.

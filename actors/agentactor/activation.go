@@ -286,9 +286,9 @@ func (a *activation) commit(ctx context.Context) (done *messages.Done, resume bo
 	c := a.outcome()
 	for try := 0; ; try++ {
 		err := a.cfg.State.Commit(a.cfg.Hard, c) //nolint:contextcheck // outlives the activation's context on purpose
-		over := errors.Is(err, actors.ErrResume)
+		over, refused := errors.Is(err, actors.ErrResume), errors.Is(err, actors.ErrNotEmitted)
 		switch {
-		case over:
+		case over, refused:
 			a.heard(nil)
 		case a.cfg.Hard.Err() == nil && !errors.Is(err, actors.ErrLeaseLost):
 			a.heard(err)
@@ -299,6 +299,9 @@ func (a *activation) commit(ctx context.Context) (done *messages.Done, resume bo
 			return a.done(messages.Verdict_VERDICT_ACK), false
 		case over:
 			return nil, true
+		case refused && c.Outcome == messages.Outcome_OUTCOME_COMPLETED:
+			a.verdict = actors.NotEmitted(err)
+			c = a.outcome()
 		case errors.Is(err, actors.ErrLeaseLost):
 			a.cfg.Hooks.Lost(a.assign.GetTask())
 			return a.done(messages.Verdict_VERDICT_DROP), false

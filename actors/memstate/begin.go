@@ -49,7 +49,7 @@ func (b *beginner) begin() actors.Begun {
 		}
 		return actors.Begun{Answer: answer}
 	}
-	if due := b.due(); b.unit == nil && due > b.tx.NowMS {
+	if due := b.due(); b.never() && due > b.tx.NowMS {
 		return b.schedule(due)
 	}
 	if b.task != nil && b.task.Owner != b.req.Incarnation && b.tx.OwnerLive(b.task) {
@@ -98,6 +98,11 @@ func (b *beginner) settled() actors.Answer {
 	return 0
 }
 
+// never says that the unit was never begun. A child has a record before it is.
+func (b *beginner) never() bool {
+	return b.unit == nil || b.unit.State == messages.State_STATE_PENDING && b.unit.Run == memstream.Run{}
+}
+
 // due is the time before which the unit must not run, Unix ms; 0 for none.
 func (b *beginner) due() int64 {
 	if b.req.Due.IsZero() {
@@ -117,10 +122,14 @@ func (b *beginner) schedule(due int64) actors.Begun {
 	if !ok {
 		return actors.Begun{Answer: actors.Later, Wait: time.Second} // as in queue
 	}
-	t := b.tx.MakeTask(id)
+	t, u := b.tx.MakeTask(id), b.unit
 	b.tx.Expire(t, 0)
-	u := &memstream.Unit{Name: unit, Type: b.req.Task.GetType(), Work: b.work, CreatedMS: b.tx.NowMS, Wake: 1}
-	t.Units[unit] = u
+	if u == nil {
+		u = &memstream.Unit{Name: unit}
+		t.Units[unit] = u
+	}
+	u.Type, u.Work, u.CreatedMS = b.req.Task.GetType(), b.work, b.tx.NowMS
+	u.Wake++
 	b.tx.Keep(b.req.Entry, id, unit, memstream.WithControl(fields, id, origin, u.Wake), origin)
 	b.tx.DueAt(id, unit, due)
 	b.tx.Become(t, u, messages.State_STATE_SCHEDULED, false)
@@ -148,11 +157,16 @@ func (b *beginner) fresh() actors.Begun {
 	if b.req.Crash != "" {
 		b.crash()
 	}
-	// In a task of which something has begun, it waited for its turn while its nodes died: that proves nothing.
+	b.tooOften()
+	return b.run()
+}
+
+// tooOften condemns a unit that was delivered over and over and never begun. In a task of which something has begun, it
+// waited for its turn while its nodes died: that proves nothing.
+func (b *beginner) tooOften() {
 	if n := b.req.MaxDeliveries; n > 0 && b.req.Deliveries > n && b.task.Fence == 0 {
 		b.condemn(messages.Reason_REASON_NEVER_BEGUN, fmt.Sprintf("delivered %d times and never begun", b.req.Deliveries))
 	}
-	return b.run()
 }
 
 // again begins a unit that was begun before.
@@ -173,6 +187,9 @@ func (b *beginner) again() actors.Begun {
 		u.CreatedMS = b.tx.NowMS // it waited: this is its first begin
 	case !running:
 		u.Reason = 0
+		if b.never() {
+			b.tooOften()
+		}
 	case u.Run.Incarnation != b.req.Incarnation:
 		b.death()
 		charged = true

@@ -20,12 +20,20 @@ func (s *State) Commit(ctx context.Context, c actors.Commit) error {
 	if err != nil {
 		return fmt.Errorf("commit: %w", err)
 	}
+	b := s.bound.Load()
+	if b == nil {
+		return fmt.Errorf("memstate commit: %w", errNotBound)
+	}
+	emits, err := emissions(c, b.names)
+	if err != nil {
+		return err
+	}
 	c.Error, c.Detail = clip(c.Error), clip(c.Detail)
 	return s.script(ctx, "commit", func(tx *memstream.Tx) error {
 		t, u, err := fenced(tx, c.TaskID, c.Unit, c.Fence)
 		switch {
 		case err == nil:
-			k := committer{tx: tx, c: c, waits: waits, task: t, unit: u}
+			k := committer{tx: tx, c: c, names: b.names.Fields, waits: waits, emits: emits, task: t, unit: u}
 			return k.commit()
 		case u != nil && u.FenceAt > 0 && u.FenceAt == c.Fence.Number && u.Run == runOf(c.Fence) && before(u, c.Outcome):
 			return nil // its reply was lost
@@ -87,13 +95,23 @@ func fenced(tx *memstream.Tx, id, unit string, f actors.Fence) (*memstream.Task,
 type committer struct {
 	tx    *memstream.Tx
 	c     actors.Commit
+	names messages.FieldNames
 	waits []memstream.OpenWait
+	emits []memstream.Emission
 	task  *memstream.Task
 	unit  *memstream.Unit
 }
 
 func (k *committer) commit() error {
 	to := outcomeStates[k.c.Outcome]
+	if to == messages.State_STATE_SUCCEEDED {
+		if err := k.emit(); err != nil {
+			return fmt.Errorf("commit: %w", err)
+		}
+	}
+	if to == messages.State_STATE_SUCCEEDED || to == messages.State_STATE_WAITING || to == messages.State_STATE_RETRYING {
+		k.spawn()
+	}
 	if to == messages.State_STATE_WAITING || to == messages.State_STATE_RETRYING {
 		if k.tx.OpenWaits(k.task, k.unit, k.waits) && to == messages.State_STATE_WAITING {
 			return actors.ErrResume

@@ -110,13 +110,27 @@ func (w *world) Save(t testing.TB, ref messages.Ref, taskID, unit string) {
 	w.script(t, func(tx *memstream.Tx) { tx.Save(ref, taskID, unit) })
 }
 
-func (w *world) Public(t testing.TB) (found []statetest.Delivery) {
-	w.script(t, func(tx *memstream.Tx) {
+func (w *world) Public(t testing.TB) []statetest.Delivery { return w.Stream(t, w.keys.Stream) }
+
+// at is the world of that group on another stream.
+func (w *world) at(t testing.TB, stream string) *world {
+	keys, err := messages.NewKeys(messages.Names{Stream: stream, Group: w.group})
+	require.NoError(t, err)
+	return &world{server: w.server, stream: w.stream, keys: keys, group: w.group}
+}
+
+func (w *world) Stream(t testing.TB, name string) (found []statetest.Delivery) {
+	w.at(t, name).script(t, func(tx *memstream.Tx) {
 		for _, e := range tx.Entries(false) {
 			found = append(found, statetest.Delivery{Ref: e.Ref, Fields: e.Fields})
 		}
 	})
 	return found
+}
+
+func (w *world) Marker(t testing.TB, stream, taskID string) (ttl time.Duration) {
+	w.at(t, stream).script(t, func(tx *memstream.Tx) { ttl = tx.MarkerTTL(taskID) })
+	return ttl
 }
 
 func (w *world) Live(t testing.TB, incarnation string, live bool) {
@@ -182,15 +196,41 @@ func (w *world) Pass(t testing.TB, d time.Duration) {
 	w.script(t, func(tx *memstream.Tx) { tx.Hasten(d) })
 }
 
-// Turn is a tick by a node that takes nothing.
-func (w *world) Turn(t testing.TB) {
+// node does something as a node that takes nothing.
+func (w *world) node(t testing.TB, do func(s *memstream.Stream) error) {
 	t.Helper()
 	s := w.server.Stream()
 	defer func() { require.NoError(t, s.Close()) }()
 	node := messages.Node{Incarnation: "00000000000000ee", Consumer: "clock", Lease: 24 * time.Hour, Beat: time.Hour, Types: []string{"none"}}
 	require.NoError(t, s.Open(t.Context(), messages.Names{Stream: w.keys.Stream, Group: w.group}.WithDefaults(), node))
-	_, err := s.Tick(t.Context(), streambridge.TickRequest{DeadTTL: time.Hour})
-	require.NoError(t, err)
+	require.NoError(t, do(s))
+}
+
+func (w *world) Turn(t testing.TB) {
+	t.Helper()
+	w.node(t, func(s *memstream.Stream) error {
+		_, err := s.Tick(t.Context(), streambridge.TickRequest{DeadTTL: time.Hour})
+		return err
+	})
+}
+
+func (w *world) Bury(t testing.TB, ref messages.Ref, task *messages.Task) {
+	t.Helper()
+	w.Claim(t, ref, "clock")
+	w.node(t, func(s *memstream.Stream) error {
+		return s.Bury(t.Context(), []streambridge.Burial{{
+			Ref: ref, Reason: messages.Reason_REASON_BUDGET_SPENT, Detail: "spent", TaskID: task.GetTaskId(), Unit: task.GetUnit(),
+			Type: task.GetType(), Fail: true,
+		}})
+	})
+}
+
+func (w *world) RetryLetter(t testing.TB)    { w.settle(t, streambridge.Retry) }
+func (w *world) CompleteLetter(t testing.TB) { w.settle(t, streambridge.Complete) }
+
+func (w *world) settle(t testing.TB, how streambridge.Settlement) {
+	t.Helper()
+	w.node(t, func(s *memstream.Stream) error { return s.Settle(t.Context(), w.Dead(t)[0].GetId(), how) })
 }
 
 func (w *world) Uncopy(t testing.TB, taskID, unit string) {

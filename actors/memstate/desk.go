@@ -197,6 +197,9 @@ func unitRecord(tx *memstream.Tx, t *memstream.Task, u *memstream.Unit) actors.U
 		Updated: at(u.UpdatedMS), ContentType: u.ContentType, Result: slices.Clone(u.Result), Error: u.Error, Reason: u.Reason,
 	}
 	waits := u.State == messages.State_STATE_RETRYING || u.State == messages.State_STATE_SCHEDULED
+	if p := u.Parent; p != nil {
+		r.Parent = &actors.ParentRecord{ID: p.Task, Unit: p.Unit, Name: p.Name}
+	}
 	if ms, ok := tx.Due(t.ID, u.Name); ok && waits {
 		r.Due = at(ms)
 	}

@@ -30,6 +30,7 @@ func TestMemoryAnswersAsRedisDoes(t *testing.T) {
 		ctx := context.Background()
 		real.remove = func(ref messages.Ref) { require.NoError(t, client.XDel(ctx, ref.Stream, ref.ID).Err()) }
 		real.trim = func(n int) { require.NoError(t, client.XTrimMaxLen(ctx, name, int64(n)).Err()) }
+		real.emitted = func() int { return int(client.XLen(ctx, real.next()).Val()) }
 		real.lose = func() {
 			keys, err := messages.NewKeys(real.names)
 			require.NoError(t, err)
@@ -54,6 +55,7 @@ func TestMemoryAnswersAsRedisDoes(t *testing.T) {
 				func(s *side) any { _, shown := s.letters(); return shown },
 				func(s *side) any { return []string{s.record("a"), s.record("b{}:"), s.record("c")} },
 				func(s *side) any { return s.lists() },
+				func(s *side) any { return s.emitted() },
 			} {
 				got := look(sides[0])
 				require.Equal(t, look(sides[1]), got, "after %s", m.name)
@@ -325,10 +327,14 @@ func commit(t *rapid.T, of func(func(*side, *member, *holding) any) func(*side) 
 		c.Reason, c.Detail = messages.Reason_REASON_REJECTED, rapid.SampledFrom([]string{"", "detail"}).Draw(t, "detail")
 	default: // nothing to say
 	}
+	start(t, &c)
 	acked := rapid.Bool().Draw(t, "acked")
 	return of(func(s *side, m *member, h *holding) any {
 		c := c
 		c.TaskID, c.Unit, c.Type, c.Fence, c.Entry = h.task.GetTaskId(), h.task.GetUnit(), h.task.GetType(), h.begun.Fence, h.Ref
+		for i := range c.Emits {
+			c.Emits[i].Stream = s.next()
+		}
 		err := m.state.Commit(context.Background(), c)
 		again := m.state.Commit(context.Background(), c)
 		if c.Outcome == messages.Outcome_OUTCOME_RETRY {
@@ -340,4 +346,38 @@ func commit(t *rapid.T, of func(func(*side, *member, *holding) any) func(*side) 
 		}
 		return fmt.Sprint(failure(err), failure(again))
 	})
+}
+
+// start draws what a commit starts and waits for: children, which may be tasks that are there already, and joins of them.
+func start(t *rapid.T, c *actors.Commit) {
+	names := []string{"k1", "k:2"}
+	for _, name := range names {
+		if rapid.Bool().Draw(t, "spawns") {
+			c.Spawns = append(c.Spawns, actors.Spawning{Name: name, Task: work(t)})
+		}
+	}
+	switch {
+	case c.Outcome == messages.Outcome_OUTCOME_COMPLETED && rapid.Bool().Draw(t, "emits"):
+		c.Emits = []actors.Emission{{Task: work(t)}}
+	case c.Outcome == messages.Outcome_OUTCOME_PARKED && rapid.Bool().Draw(t, "waits"), c.Outcome == messages.Outcome_OUTCOME_RETRY:
+		for _, name := range rapid.SampledFrom([][]string{{}, {"j1"}, {"j:2"}, {"j1", "j:2"}}).Draw(t, "joins") {
+			c.Waits = append(c.Waits, actors.Wait{
+				Name: name, Kind: actors.WaitJoin, For: rapid.SampledFrom([]time.Duration{-1, 0, 50 * time.Hour}).Draw(t, "for"),
+				Children: rapid.SampledFrom([][]string{names, names, names[:1]}).Draw(t, "children"),
+				Need:     rapid.IntRange(0, 1).Draw(t, "need"), KeepGoing: rapid.Bool().Draw(t, "keep going"),
+			})
+		}
+	default: // it waits for nothing
+	}
+}
+
+// work is a task that another one starts.
+func work(t *rapid.T) actors.Submission {
+	id := rapid.SampledFrom([]string{"a", "b{}:", "c"}).Draw(t, "id")
+	unit := rapid.SampledFrom([]string{"", "", "u/1"}).Draw(t, "unit")
+	kind := rapid.SampledFrom([]string{"x", "x", "y"}).Draw(t, "type")
+	return actors.Submission{
+		ID: id, Unit: unit, Work: messages.WorkHash(kind, []byte("1")), TTL: time.Hour,
+		Fields: messages.Encode(&messages.Task{TaskId: id, Unit: unit, Type: kind, Payload: []byte("1")}, messages.FieldNames{}),
+	}
 }

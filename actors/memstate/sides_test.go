@@ -36,6 +36,8 @@ type side struct {
 	remove func(ref messages.Ref)
 	trim   func(n int)
 	lose   func()
+	// emitted is how many entries the next stream has.
+	emitted func() int
 
 	nodes [nodes]*member
 	seen  map[messages.Ref]string // entries by order of appearance, the same on both sides
@@ -94,8 +96,20 @@ func memory(t *rapid.T, name string) *side {
 	s.remove = func(ref messages.Ref) { server.Delete(ref) }
 	s.trim = func(n int) { server.Trim(name, n) }
 	s.lose = func() { server.GroupLost(s.names) }
+	s.emitted = func() (n int) {
+		keys, err := messages.NewKeys(messages.Names{Stream: s.next(), Group: "any"})
+		require.NoError(t, err)
+		require.NoError(t, server.Stream().Script(context.Background(), "emitted", keys, "any", func(tx *memstream.Tx) error {
+			n = int(tx.Length())
+			return nil
+		}))
+		return n
+	}
 	return s.start()
 }
+
+// next is the stream that tasks are emitted to.
+func (s *side) next() string { return s.names.Stream + ":next" }
 
 func (s *side) start() *side {
 	s.seen, s.count = map[messages.Ref]string{}, map[string]int{}
@@ -223,20 +237,33 @@ func (s *side) record(id string) string {
 	for i, l := range r.Log {
 		r.Log[i] = actors.LogLine{What: l.What, Detail: s.text(l.Detail)}
 	}
+	parents := ""
 	for i := range r.Units {
 		u := &r.Units[i]
 		one, err := s.nodes[0].state.Unit(context.Background(), id, u.Unit)
 		require.NoError(s.t, err)
 		steps := u.Steps
-		u.Steps = nil
+		waits := u.Waits
+		u.Steps, u.Waits = nil, nil
 		require.Equal(s.t, u, one, "the unit alone")
-		u.Steps = steps
+		slices.SortFunc(steps, func(a, b messages.Step) int { return strings.Compare(a.Name, b.Name) })
+		for i := range steps {
+			steps[i].BeganMS, steps[i].EndedMS, steps[i].Error = 0, min(steps[i].EndedMS, 1), s.text(steps[i].Error)
+		}
+		for i := range waits {
+			waits[i].Since, waits[i].Deadline = time.Time{}, time.Time{}
+		}
+		u.Steps, u.Waits = steps, waits
+		if u.Parent != nil {
+			parents += fmt.Sprintf("%q is a child: %+v ", u.Unit, *u.Parent)
+			u.Parent = nil
+		}
 		u.Created, u.Began, u.Updated, u.Due, u.Error = time.Time{}, time.Time{}, time.Time{}, time.Time{}, s.text(u.Error)
 	}
 	entry := s.ref(messages.Ref{Stream: s.names.Stream, ID: r.EntryID})
 	r.EntryID = ""
 	r.TTL = r.TTL.Round(time.Hour)
-	return fmt.Sprintf("%s %+v", entry, *r)
+	return fmt.Sprintf("%s %s%+v", entry, parents, *r)
 }
 
 // lists are the tasks by state, read in small pages. Those of an index are sorted: two changes may fall into one millisecond.
@@ -296,7 +323,7 @@ func failure(err error) string {
 		return fmt.Sprint(actors.ErrEnded, *ended)
 	}
 	for _, kind := range []error{
-		actors.ErrLeaseLost, actors.ErrConflict, actors.ErrBacklogFull, actors.ErrNoTask, actors.ErrNoSchedule, streambridge.ErrGroupLost,
+		actors.ErrLeaseLost, actors.ErrConflict, actors.ErrBacklogFull, actors.ErrNoTask, actors.ErrNoSchedule, actors.ErrResume, streambridge.ErrGroupLost,
 		streambridge.ErrUsurped, streambridge.ErrNoLetter,
 	} {
 		if errors.Is(err, kind) {

@@ -28,10 +28,15 @@ end
 
 local keys = #KEYS / ARGV[1] -- of each call
 
--- Within pcall: a call with more arguments than Lua takes apart fails alone, too.
-local function run(key, arg, args)
-	return call({unpack(KEYS, key, key + keys - 1)}, {unpack(ARGV, arg, arg + args - 1)})
+-- cut is a part of a list: Lua takes apart no more than 8,000 at once.
+local function cut(list, from, n)
+	if n <= 1000 then return {unpack(list, from, from + n - 1)} end
+	local out = {}
+	for i = 1, n do out[i] = list[from + i - 1] end
+	return out
 end
+
+local function run(key, arg, args) return call(cut(KEYS, key, keys), cut(ARGV, arg, args)) end
 
 -- Before Redis 7.0 what redis.call raises is text, and what Lua itself raises always is.
 local function raised(err)

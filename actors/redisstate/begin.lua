@@ -116,11 +116,13 @@ end
 
 -- 2. It is for later: its copy waits, under a wake number that only the promoted one has. Nobody owns it meanwhile.
 local due = tonumber(ARGV[14] or 0)
-if not state and due > now and due <= now + 315360000000 then
-	local packed = copy(1)
+local never = not state or state == 'PENDING' and not h[5] -- a child has a record before it is begun
+if never and due > now and due <= now + 315360000000 then
+	local number = (h[6] or 0) + 1
+	local packed = copy(number)
 	if not packed then return {8, 1000} end
-	if fence then opened(task) end
-	redis.call('HSET', task, 'fence', fence or '0', u .. 'state', 'SCHEDULED', u .. 'work', ARGV[7], u .. 'wake', '1',
+	if fence and not state then opened(task) end
+	redis.call('HSET', task, 'fence', fence or '0', u .. 'state', 'SCHEDULED', u .. 'work', ARGV[7], u .. 'wake', number,
 		u .. 'created', now, u .. 'updated', now)
 	put(task, u .. 'type', kind)
 	redis.call('HSET', task .. ':body', unit, packed)
@@ -204,7 +206,7 @@ if state == 'RUNNING' and h[5] then
 			end
 		end
 	end
-elseif not state and (not fence or fence == '0') and too_often ~= '0' then
+elseif never and (not fence or fence == '0') and too_often ~= '0' then
 	-- In a task of which something has begun, it waited for its turn while its nodes died: that proves nothing.
 	condemned = 'NEVER_BEGUN'
 	detail = 'delivered ' .. too_often .. ' times and never begun'

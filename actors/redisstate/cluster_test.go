@@ -54,6 +54,27 @@ func TestCluster(t *testing.T) {
 	require.NoError(t, err)
 	require.Len(t, chunks, 1)
 
+	req, b = begun(t, w, s, "family")
+	c := completion(req, b, "")
+	c.Spawns = []actors.Spawning{child("k{}", "k{x}", "p")}
+	wait := actors.Wait{Name: "all", Kind: actors.WaitJoin, For: -1, Children: []string{"k{}"}}
+	require.NoError(t, s.Commit(ctx, parking(c, wait)))
+	in = w.TakeInbox(t, "c")
+	require.Len(t, in, 1)
+	kid := actors.BeginRequest{
+		Task: &messages.Task{TaskId: "k{x}", Type: "noop", Payload: []byte("p")}, Entry: in[0].Ref, Deliveries: 1,
+		Consumer: "c", Incarnation: node, Activation: 2,
+	}
+	b, err = s.Begin(ctx, kid)
+	require.NoError(t, err)
+	require.NoError(t, s.CanEmit("{"+w.keys.Stream+"}:next"))
+	c = completion(kid, b, "ok")
+	c.Emits = []actors.Emission{{Stream: "{" + w.keys.Stream + "}:next", Task: child("", "x{y}", "p").Task}}
+	require.NoError(t, s.Commit(ctx, c))
+	require.Len(t, w.Stream(t, "{"+w.keys.Stream+"}:next"), 1)
+	require.Len(t, w.TakeInbox(t, "c"), 1, "the parent is woken")
+	require.Error(t, s.CanEmit("elsewhere"))
+
 	tick := time.UnixMilli(1)
 	_, err = s.DeclareSchedule(ctx, actors.ScheduleDeclaration{Name: "s{z}", Definition: []byte("{}"), Hash: "h", Next: tick})
 	require.NoError(t, err)

@@ -48,7 +48,8 @@ func (s *State) Commit(ctx context.Context, c actors.Commit) error {
 		b.keys.Prefix, run(c.Fence.Incarnation, c.Fence.Activation), strconv.FormatUint(c.Fence.Number, 10),
 		c.Entry.ID, number(ttlMS(c.TTL)), c.ContentType, string(c.Result),
 	}
-	if c.Outcome != messages.Outcome_OUTCOME_COMPLETED || c.Index || c.Unit != "" {
+	keys := []string{b.keys.Task(c.TaskID), c.Entry.Stream}
+	if c.Outcome != messages.Outcome_OUTCOME_COMPLETED || c.Index || c.Unit != "" || len(c.Spawns) > 0 || len(c.Emits) > 0 {
 		dead, index, class := c.DeadTTL, "0", ""
 		if dead <= 0 {
 			dead = forever
@@ -68,14 +69,38 @@ func (s *State) Commit(ctx context.Context, c actors.Commit) error {
 		if !parked && c.Outcome != messages.Outcome_OUTCOME_RETRY {
 			waits = ""
 		}
-		if waits != "" || c.Doubt != "" {
+		spawns, emits, markers, err := b.pack(c)
+		if err != nil {
+			return fmt.Errorf("commit task %.80q: %w", c.TaskID, err)
+		}
+		keys = append(keys, markers...)
+		switch {
+		case spawns != "" || emits != "":
+			args = append(args, waits, c.Doubt, spawns, emits)
+		case waits != "" || c.Doubt != "":
 			args = append(args, waits, c.Doubt)
 		}
 	}
-	if err := s.fenced(ctx, commitScript, []string{b.keys.Task(c.TaskID), c.Entry.Stream}, args...); err != nil {
+	if err := s.commit(ctx, keys, args, c.Emits); err != nil {
 		return fmt.Errorf("commit %s of task %.80q: %w", state, c.TaskID, err)
 	}
 	return nil
+}
+
+func (s *State) commit(ctx context.Context, keys, args []string, emits []actors.Emission) error {
+	reply, err := s.batch.do(ctx, commitScript, keys, args...)
+	if err != nil {
+		return err
+	}
+	if r := asList(reply); len(r) == 3 {
+		n, _ := r[1].(int64)
+		if n < 1 || int(n) > len(emits) {
+			return fmt.Errorf("commit.lua refuses emission %d of %d", n, len(emits))
+		}
+		kind, _ := r[2].(string)
+		return emits[n-1].Refused(kind)
+	}
+	return fencedReply(reply)
 }
 
 // packWaits writes the waits of a commit for its script: escaped name, then "<ms or -1> <wait>", in turn.
@@ -100,15 +125,20 @@ func packWaits(waits []actors.Wait) (string, error) {
 // fenced runs a script that answers 0 when the fence is old, and 2 when there is nothing to wait for.
 func (s *State) fenced(ctx context.Context, sc *script, keys []string, args ...string) error {
 	reply, err := s.batch.do(ctx, sc, keys, args...)
-	switch {
-	case err != nil:
+	if err != nil {
 		return err
-	case reply == int64(2):
-		return actors.ErrResume
-	case reply != int64(1):
-		return actors.ErrLeaseLost
 	}
-	return nil
+	return fencedReply(reply)
+}
+
+func fencedReply(reply any) error {
+	switch reply {
+	case int64(1):
+		return nil
+	case int64(2):
+		return actors.ErrResume
+	}
+	return actors.ErrLeaseLost
 }
 
 // outcomeStates are the states that an outcome leads to.

@@ -2,6 +2,7 @@
 --
 -- KEYS[1]   the task's hash
 -- KEYS[2]   the stream that handed the entry out
+-- KEYS[3…]  for each entry that it emits the stream, and there the submit marker of the task
 -- ARGV[1]   P, the group's key prefix
 -- ARGV[2]   "<incarnation>:<activation>"
 -- ARGV[3]   fence number    ARGV[4]  entry id
@@ -19,9 +20,14 @@
 -- and, where a parked unit or a retry has any:
 -- ARGV[19]  what it waits for, packed: {escaped name, "<ms or -1> <messages.EncodeWait>", …}
 -- ARGV[20]  the step that is in doubt
+-- and, where one that is parked, retried or succeeded starts any:
+-- ARGV[21]  its children, packed: {a child as spawn in child.lua takes it, …}
+-- ARGV[22]  what it emits, packed: {escaped unit, work, type, ms that the marker is kept, the packed entry, …}
 --
 -- Returns 1 when the outcome is written, now or by the same activation before; 2 when a parked unit need not wait (it is
--- still RUNNING, what is over has its checkpoint); 0 when the fence is not the unit's any more (nothing is written).
+-- still RUNNING, what is over has its checkpoint); 0 when the fence is not the unit's any more (nothing is written); and
+-- {3, n, what its stream's key is, "none" or "stream" where the id is taken there by other work} when the n-th entry cannot be
+-- emitted (nothing is written).
 --
 -- Atomic because the outcome, the due time or the dead letter, and the end of ownership are one fact: half of it would
 -- be a retry that nobody is due to make, or an ended task whose waiting entries nobody wakes.
@@ -78,7 +84,27 @@ local eid = string.sub(task, #P + 6)
 local member = eid .. ':' .. eunit
 local kind = escape(ARGV[11] or '')
 local charged, error_text, reason, detail = ARGV[13] or '', ARGV[15] or '', ARGV[16], ARGV[17]
-local waits, doubt = ARGV[19] or '', ARGV[20] or ''
+local waits, doubt, spawns = ARGV[19] or '', ARGV[20] or '', ARGV[21] or ''
+
+if to == 'SUCCEEDED' and (ARGV[22] or '') ~= '' then
+	local emits = unpack_fields(ARGV[22])
+	local known = {}
+	for i = 1, #emits, 5 do
+		local key = 3 + (i - 1) / 5 * 2
+		local there, mark = redis.call('TYPE', KEYS[key]).ok, redis.call('HGET', KEYS[key + 1], emits[i])
+		local taken = mark and string.match(mark, '^%S+ (%S*)') ~= emits[i + 1]
+		if taken or there ~= 'stream' and there ~= 'none' then return {3, (i + 4) / 5, there} end
+		known[i] = mark
+	end
+	for i = 1, #emits, 5 do
+		local key = 3 + (i - 1) / 5 * 2
+		if not known[i] then
+			local entry = redis.call('XADD', KEYS[key], '*', unpack(unpack_fields(emits[i + 4])))
+			mark_submitted(KEYS[key + 1], emits[i], entry, emits[i + 1], emits[i + 2], tonumber(emits[i + 3]))
+		end
+	end
+end
+if spawns ~= '' then spawn_all(P, task, eunit, spawns, now) end
 
 if waits ~= '' and open_all(P, task, eunit, waits, now) and to == 'WAITING' then return 2 end
 
@@ -149,7 +175,7 @@ else
 	end
 	drop_body()
 	redis.call('HINCRBY', P .. 'counts', string.lower(to), 1)
-	if h[8] or waits ~= '' then untie(P, task, eunit) end
+	if h[8] or waits ~= '' or spawns ~= '' then untie(P, task, eunit, now, tonumber(ARGV[18]) or dead_keep) end
 	closed(task, keep)
 end
 -- A node that was silent for a lease may have lost the task to one that is at another unit of it.

@@ -94,7 +94,7 @@ func (s *State) Task(ctx context.Context, id string) (*actors.TaskRecord, error)
 // unitFields are what a UnitRecord shows, without steps.
 var unitFields = []string{
 	"state", "type", "failures", "crashes", "timeouts", "deaths", "blamed", "interruptions", "waits", "created", "began",
-	"updated", "ctype", "result", "error", "reason",
+	"updated", "ctype", "result", "error", "reason", "parent",
 }
 
 // Unit reads one unit without its steps; see actors.StateDesk.
@@ -213,6 +213,7 @@ func unitRecord(unit string, h map[string]string) *actors.UnitRecord {
 		Unit: unit, State: stateFrom(h["state"]), Type: h["type"],
 		Created: msTime(h["created"]), Began: msTime(h["began"]), Updated: msTime(h["updated"]),
 		ContentType: h["ctype"], Error: h["error"], Reason: reasonFrom(h["reason"]),
+		Parent: actors.Parent(h["parent"]),
 	}
 	if u.Created.IsZero() { // not written before the second begin
 		u.Created = u.Began

@@ -114,6 +114,30 @@ func TestLostReplies(t *testing.T) {
 	require.Len(t, w.Dead(t), 1)
 	require.EqualValues(t, 1, w.Count(t, "failed"))
 
+	req, b = begun(t, w, s, "family")
+	family := completion(req, b, "")
+	family.Spawns = []actors.Spawning{child("k", "family/k", "p")}
+	wait := actors.Wait{Name: "all", Kind: actors.WaitJoin, For: -1, Children: []string{"k"}}
+	twice(commitScript, retry(func(ctx context.Context) error { return s.Commit(ctx, parking(family, wait)) }))
+	in := w.TakeInbox(t, "c")
+	require.Len(t, in, 1, "one child")
+	kid := actors.BeginRequest{
+		Task: &messages.Task{TaskId: "family/k", Type: "noop", Payload: []byte("p")}, Entry: in[0].Ref, Deliveries: 1,
+		Consumer: "c", Incarnation: node, Activation: 2,
+	}
+	b, err = s.Begin(ctx, kid)
+	require.NoError(t, err)
+	twice(commitScript, retry(func(ctx context.Context) error { return s.Commit(ctx, completion(kid, b, "ok")) }))
+	in = w.TakeInbox(t, "c")
+	require.Len(t, in, 1, "the parent is woken once")
+	req.Entry, req.Wake, req.Activation = in[0].Ref, 1, 3
+	b, err = s.Begin(ctx, req)
+	require.NoError(t, err)
+	emits := completion(req, b, "ok")
+	emits.Emits = []actors.Emission{{Stream: w.keys.Stream + ":next", Task: child("", "x", "p").Task}}
+	twice(commitScript, retry(func(ctx context.Context) error { return s.Commit(ctx, emits) }))
+	require.Len(t, w.Stream(t, w.keys.Stream+":next"), 1)
+
 	before := len(w.Public(t))
 	tasks := []actors.Submission{
 		{ID: "x", Work: "1", Fields: []messages.Pair{{Name: "task_id", Value: "x"}}},

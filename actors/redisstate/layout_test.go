@@ -1,6 +1,7 @@
 package redisstate
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -65,6 +66,7 @@ func TestKeysExpire(t *testing.T) {
 	}
 	_, err := s.Submit(ctx, []actors.Submission{{ID: "x", Work: "1", Fields: []messages.Pair{{Name: "task_id", Value: "x"}}}})
 	require.NoError(t, err)
+	w.families(t, s)
 	begun(t, w, s, "runs")
 	for _, id := range []string{"x", "runs"} {
 		_, err = s.Cancel(ctx, actors.Cancellation{ID: id, Reason: strings.Repeat("r", 999)})
@@ -87,7 +89,46 @@ func TestKeysExpire(t *testing.T) {
 			require.LessOrEqual(t, ttl, time.Hour)
 		}
 	}
-	require.ElementsMatch(t, []string{"counts", "inbox", "index:kinds", "meta", w.keys.Stream}, forGood)
+	next := "{" + w.keys.Stream + "}:next"
+	require.ElementsMatch(t, []string{"counts", "inbox", "index:kinds", "meta", "nodes", w.keys.Stream, next}, forGood)
+}
+
+// families are parents that have ended in every way, with children that have ended too or are cancelled.
+func (w *world) families(t *testing.T, s *State) {
+	t.Helper()
+	ctx := t.Context()
+	for id, how := range map[string]messages.Outcome{
+		"parent": messages.Outcome_OUTCOME_COMPLETED, "{orphan}": messages.Outcome_OUTCOME_REJECTED, "gone": messages.Outcome_OUTCOME_CANCELLED,
+	} {
+		req, b := begun(t, w, s, id)
+		c := completion(req, b, "")
+		for i := range 3 {
+			c.Spawns = append(c.Spawns, child(fmt.Sprint("k", i), fmt.Sprint(id, "/", strings.Repeat("k", 99), i), "p"))
+		}
+		c.Emits = []actors.Emission{{Stream: "{" + w.keys.Stream + "}:next", Task: child("", id, "p").Task}}
+		require.ErrorIs(t, s.Commit(ctx, parking(c, actors.Wait{Name: "none", Kind: actors.WaitJoin, For: 0, Children: []string{"k0"}})), actors.ErrResume)
+		for i, d := range w.TakeInbox(t, "c")[:2] {
+			kid := actors.BeginRequest{
+				Task: &messages.Task{TaskId: d.Field("task_id"), Type: "noop", Payload: []byte("p")}, Entry: d.Ref, Deliveries: 1,
+				Consumer: "c", Incarnation: node, Activation: uint64(10 + i),
+			}
+			kb, err := s.Begin(ctx, kid)
+			require.NoError(t, err)
+			if i == 0 {
+				require.NoError(t, s.Commit(ctx, completion(kid, kb, strings.Repeat("r", 999))))
+			}
+		}
+		c.Outcome, c.Reason = how, messages.Reason_REASON_REJECTED
+		require.NoError(t, s.Commit(ctx, c))
+		for i := range 3 {
+			if i > 0 {
+				_, err := s.Cancel(ctx, actors.Cancellation{ID: fmt.Sprint(id, "/", strings.Repeat("k", 99), i)})
+				require.NoError(t, err)
+			}
+		}
+		w.Turn(t)
+	}
+	require.Empty(t, w.Due(t))
 }
 
 // An index by state forgets the units whose records have expired, whatever ended them, and no others.

@@ -154,11 +154,20 @@ func (w *world) Save(t testing.TB, ref messages.Ref, taskID, unit string) {
 		messages.Escape(taskID)+":"+messages.Escape(unit)).Err())
 }
 
-func (w *world) Public(t testing.TB) []statetest.Delivery {
+func (w *world) Public(t testing.TB) []statetest.Delivery { return w.Stream(t, w.keys.Stream) }
+
+func (w *world) Stream(t testing.TB, name string) []statetest.Delivery {
 	t.Helper()
-	got, err := w.rdb.Do(t.Context(), "XRANGE", w.keys.Stream, "-", "+").Slice()
+	got, err := w.rdb.Do(t.Context(), "XRANGE", name, "-", "+").Slice()
 	require.NoError(t, err)
-	return deliveries(t, w.keys.Stream, got)
+	return deliveries(t, name, got)
+}
+
+func (w *world) Marker(t testing.TB, stream, taskID string) time.Duration {
+	t.Helper()
+	keys, err := messages.NewKeys(actors.Names{Stream: stream, Group: "any"})
+	require.NoError(t, err)
+	return max(w.rdb.PTTL(t.Context(), keys.Submitted(taskID)).Val(), 0)
 }
 
 func (w *world) Live(t testing.TB, incarnation string, live bool) {
@@ -261,15 +270,42 @@ func (w *world) Pass(t testing.TB, d time.Duration) {
 	}
 }
 
-// Turn is a tick of the real thing, by a node that takes nothing.
-func (w *world) Turn(t testing.TB) {
+// node does something as a node that takes nothing.
+func (w *world) node(t testing.TB, do func(s *redisstream.Stream) error) {
 	t.Helper()
 	s := redisstream.New(w.rdb)
 	defer func() { require.NoError(t, s.Close()) }()
 	node := messages.Node{Incarnation: "00000000000000ee", Consumer: "clock", Lease: 24 * time.Hour, Beat: time.Hour, Types: []string{"none"}}
 	require.NoError(t, s.Open(t.Context(), w.names, node))
-	_, err := s.Tick(t.Context(), streambridge.TickRequest{DeadTTL: time.Hour})
-	require.NoError(t, err)
+	require.NoError(t, do(s))
+}
+
+// Turn is a tick of the real thing.
+func (w *world) Turn(t testing.TB) {
+	t.Helper()
+	w.node(t, func(s *redisstream.Stream) error {
+		_, err := s.Tick(t.Context(), streambridge.TickRequest{DeadTTL: time.Hour})
+		return err
+	})
+}
+
+func (w *world) Bury(t testing.TB, ref messages.Ref, task *messages.Task) {
+	t.Helper()
+	w.Claim(t, ref, "clock")
+	w.node(t, func(s *redisstream.Stream) error {
+		return s.Bury(t.Context(), []streambridge.Burial{{
+			Ref: ref, Reason: messages.Reason_REASON_BUDGET_SPENT, Detail: "spent", TaskID: task.GetTaskId(), Unit: task.GetUnit(),
+			Type: task.GetType(), Fail: true,
+		}})
+	})
+}
+
+func (w *world) RetryLetter(t testing.TB)    { w.settle(t, streambridge.Retry) }
+func (w *world) CompleteLetter(t testing.TB) { w.settle(t, streambridge.Complete) }
+
+func (w *world) settle(t testing.TB, how streambridge.Settlement) {
+	t.Helper()
+	w.node(t, func(s *redisstream.Stream) error { return s.Settle(t.Context(), w.Dead(t)[0].GetId(), how) })
 }
 
 func (w *world) Uncopy(t testing.TB, taskID, unit string) {
@@ -280,11 +316,16 @@ func (w *world) Uncopy(t testing.TB, taskID, unit string) {
 func (w *world) Standing(t testing.TB, taskID string) map[string]time.Duration {
 	t.Helper()
 	found := map[string]time.Duration{}
-	for _, end := range []string{"", ":long", ":body", ":waiting", ":log", ":waits", ":mail", ":live"} {
+	for _, end := range []string{"", ":long", ":body", ":waiting", ":log", ":waits", ":mail", ":live", ":children", ":joins"} {
 		ttl, err := w.rdb.PTTL(t.Context(), w.keys.Task(taskID)+end).Result()
 		require.NoError(t, err)
 		if ttl != -2 {
 			found[end] = max(ttl, 0)
+		}
+	}
+	for _, key := range w.all(t) {
+		if strings.HasPrefix(key, w.keys.Task(taskID)+":join:") {
+			found[":join"] = max(w.rdb.PTTL(t.Context(), key).Val(), 0)
 		}
 	}
 	return found

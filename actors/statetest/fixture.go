@@ -44,6 +44,10 @@ type World interface {
 	Save(t testing.TB, ref messages.Ref, taskID, unit string)
 	// Public lists what the public stream holds, oldest first.
 	Public(t testing.TB) []Delivery
+	// Stream lists what another public stream of the same server holds, oldest first.
+	Stream(t testing.TB, name string) []Delivery
+	// Marker reads the time to live of the submit marker of a task on such a stream; 0 where there is none.
+	Marker(t testing.TB, stream, taskID string) time.Duration
 
 	// Live sets an incarnation's liveness key for a minute; false removes it: the node is gone.
 	Live(t testing.TB, incarnation string, live bool)
@@ -73,10 +77,16 @@ type World interface {
 	Pass(t testing.TB, d time.Duration)
 	// Turn is one turn of a node's clock, as its tick makes it: due retries go to the inbox, waits whose time is over end.
 	Turn(t testing.TB)
+	// Bury sets a pending entry aside as a dead letter and fails its unit, as a node's reaper does.
+	Bury(t testing.TB, ref messages.Ref, task *messages.Task)
+	// RetryLetter lets the oldest dead letter run again, CompleteLetter says that its work is done, as an operator does.
+	RetryLetter(t testing.TB)
+	CompleteLetter(t testing.TB)
 	// Uncopy removes the copy of a unit's entry, as nobody should.
 	Uncopy(t testing.TB, taskID, unit string)
 	// Standing lists what stands of a task, by what its key ends with (messages/layout.go: "" for the record, ":mail",
-	// ":waits", …), with its time to live; 0 for what has none. A store in memory lists the record, the mail and the waits.
+	// ":waits", …), with its time to live; 0 for what has none. A store in memory lists the record, the mail, the waits, the
+	// children and the joins.
 	Standing(t testing.TB, taskID string) map[string]time.Duration
 	// Dead lists the dead letters, oldest first.
 	Dead(t testing.TB) []*messages.DeadLetter

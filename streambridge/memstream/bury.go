@@ -68,7 +68,7 @@ func (w *world) fail(b streambridge.Burial, now int64, ttl time.Duration) {
 	if free { // else somebody is at another unit
 		w.disown(t, now)
 	}
-	w.untie(t, u)
+	w.untie(t, u, now)
 	w.close(t, now, ttl)
 }
 

@@ -59,7 +59,7 @@ func (w *world) cancel(id, unit string, now int64, ttl time.Duration, why, by st
 	if free { // else another unit is at work under the owner
 		w.disown(t, now)
 	}
-	w.untie(t, u)
+	w.untie(t, u, now)
 	w.close(t, now, ttl)
 	return was, false
 }

@@ -93,7 +93,16 @@ func (tx *Tx) Hasten(d time.Duration) {
 	}
 }
 
-// Standing lists what stands of a task, with its time to live; 0 for what has none: "" for its record, ":mail", ":waits".
+// MarkerTTL is how long the submit marker of a task is kept; 0 where there is none, or for ever.
+func (tx *Tx) MarkerTTL(id string) time.Duration {
+	if m := tx.w.data.marks[tx.w.keys.Submitted(id)]; m != nil && m.untilMS > 0 {
+		return time.Duration(m.untilMS-tx.NowMS) * time.Millisecond
+	}
+	return 0
+}
+
+// Standing lists what stands of a task, with its time to live; 0 for what has none: "" for its record, ":mail", ":waits",
+// ":children", ":joins".
 func (tx *Tx) Standing(id string) map[string]time.Duration {
 	left := func(untilMS int64) time.Duration { return time.Duration(max(untilMS-tx.NowMS, 0)) * time.Millisecond }
 	found := map[string]time.Duration{}
@@ -102,8 +111,10 @@ func (tx *Tx) Standing(id string) map[string]time.Duration {
 	}
 	if t := tx.w.task(id); t != nil {
 		found[""] = left(t.UntilMS)
-		if len(t.Waits) > 0 {
-			found[":waits"] = left(t.UntilMS)
+		for end, n := range map[string]int{":waits": len(t.Waits), ":children": len(t.children), ":joins": len(t.joins)} {
+			if n > 0 {
+				found[end] = left(t.UntilMS)
+			}
 		}
 	}
 	return found

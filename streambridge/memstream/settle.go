@@ -92,7 +92,11 @@ func (w *world) renewUnit(t *Task, u *Unit, now int64) {
 		}
 	}
 	w.become(t, u, messages.State_STATE_PENDING, now, false)
-	t.note(now, "retried", "from the dead letters")
+	detail := "from the dead letters"
+	if u.Parent != nil { // it has heard that the unit failed
+		detail += "; its parent is not told again"
+	}
+	t.note(now, "retried", detail)
 }
 
 // complete marks a FAILED unit SUCCEEDED without running it.
@@ -108,5 +112,6 @@ func (w *world) complete(t *Task, u *Unit, now int64) error {
 	w.become(t, u, messages.State_STATE_SUCCEEDED, now, false)
 	w.counts["succeeded"]++
 	t.note(now, "completed", "by hand, from the dead letters")
+	t.dropChildren(u.Name)
 	return nil
 }

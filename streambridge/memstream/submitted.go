@@ -54,7 +54,10 @@ func (tx *Tx) SetMark(id, unit string, m Mark, ttl time.Duration) {
 }
 
 func (w *world) setMark(id, unit string, m Mark, now int64, ttl time.Duration) {
-	key, d := w.keys.Submitted(id), w.data
+	w.data.setMark(w.keys.Submitted(id), unit, m, now, ttl)
+}
+
+func (d *data) setMark(key, unit string, m Mark, now int64, ttl time.Duration) {
 	all := d.marks[key]
 	if all == nil {
 		all = &marks{units: map[string]Mark{}, untilMS: now}

@@ -21,6 +21,9 @@ type Task struct {
 	Ties bool
 	// Waits are what its units wait for now.
 	Waits map[WaitKey]*messages.Wait
+	// children are what its units have spawned, and joins what its open joins wait for.
+	children map[WaitKey]*child
+	joins    map[WaitKey]*join
 	// UntilMS is when it is forgotten; 0 while it has not ended or entries wait with it.
 	UntilMS int64
 	// keep is the time to live that it gets when nothing waits any more.
@@ -49,6 +52,13 @@ type Unit struct {
 	Error       string
 	Reason      messages.Reason   // of a FAILED unit; of a RUNNING one: it is condemned, Error says why
 	Steps       map[string][]byte // messages.EncodeStep, by name
+	Parent      *ParentKey        // whose child it is
+}
+
+// ParentKey names the spawn that a child came from.
+type ParentKey struct {
+	Task string
+	WaitKey
 }
 
 // Run names an activation.

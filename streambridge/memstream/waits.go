@@ -47,6 +47,9 @@ func (w *world) openWaits(t *Task, u *Unit, waits []OpenWait, now int64) (over b
 		wait := o.Wait
 		wait.SinceMS = now
 		t.Waits[key] = &wait
+		if wait.Kind == messages.WaitJoin {
+			t.openJoin(key, &wait)
+		}
 		if o.For >= 0 {
 			w.due[key.timer(t.ID)] = now + o.For.Milliseconds()
 		}
@@ -71,7 +74,14 @@ func (w *world) lookAt(t *Task, key WaitKey, now int64) bool {
 		return false
 	}
 	at, timed := w.due[key.timer(t.ID)]
-	waited, ok := w.over(t, wait, timed && at <= now)
+	ripe := timed && at <= now
+	var waited messages.Waited
+	var ok bool
+	if wait.Kind == messages.WaitJoin {
+		waited, ok = t.joinOver(key, wait, ripe)
+	} else {
+		waited, ok = w.over(t, wait, ripe)
+	}
 	if ok {
 		w.endWait(t, key, wait, waited, now)
 	}
@@ -131,6 +141,7 @@ func (w *world) endWait(t *Task, key WaitKey, wait *messages.Wait, waited messag
 		Status: messages.StepWaited, Attempts: 1, BeganMS: wait.SinceMS, EndedMS: now, Value: messages.EncodeWaited(waited),
 	})
 	delete(t.Waits, key)
+	delete(t.joins, key)
 	delete(w.due, key.timer(t.ID))
 	if waited.Timeout && wait.Closes {
 		for _, slot := range wait.Slots {
@@ -145,6 +156,8 @@ func (w *world) endWait(t *Task, key WaitKey, wait *messages.Wait, waited messag
 		what = "slept"
 	case waited.Timeout:
 		what = "timed_out"
+	case wait.Kind == messages.WaitJoin:
+		what = "joined"
 	}
 	t.note(now, what, key.Name[:min(len(key.Name), 300)])
 }
@@ -182,17 +195,27 @@ func (w *world) wakeUnit(t *Task, unit string, now int64) bool {
 	return true
 }
 
-// untie is called by whatever ends a unit, once its state is final: what stands outside for it goes.
-func (w *world) untie(t *Task, u *Unit) {
+// untie is called by whatever ends a unit, once its state is final: what stands outside for it goes, who waits for its end
+// hears of it. A unit that has FAILED leaves its children alone, and hears of them: its dead letter may be retried.
+func (w *world) untie(t *Task, u *Unit, now int64) {
 	if !t.Ties {
 		return
 	}
 	for _, key := range t.sortedWaits() {
 		if key.Unit == u.Name {
 			delete(t.Waits, key)
+			delete(t.joins, key)
 			delete(w.due, key.timer(t.ID))
 		}
 	}
+	if u.State != messages.State_STATE_FAILED {
+		for _, member := range t.dropChildren(u.Name) {
+			if u.State == messages.State_STATE_CANCELLED {
+				w.due["c:"+member] = now
+			}
+		}
+	}
+	w.tell(t, u, now)
 }
 
 // OpenWait is a wait that a commit opens, for so long; negative: without an end.
@@ -221,4 +244,4 @@ func (t *Task) SortedWaits(unit string) (names []string) {
 func (tx *Tx) DueWait(task string, key WaitKey) int64 { return tx.w.due[key.timer(task)] }
 
 // Untie is called by whatever ends a unit, once its state is final.
-func (tx *Tx) Untie(t *Task, u *Unit) { tx.w.untie(t, u) }
+func (tx *Tx) Untie(t *Task, u *Unit) { tx.w.untie(t, u, tx.NowMS) }

@@ -52,7 +52,8 @@ if how == 'retry' then
     end
     redis.call('HSET', task, field(eunit, 'state'), 'PENDING', field(eunit, 'updated'), ms)
     index(P, escape(kind or head.type), name, 'FAILED', 'PENDING', ms)
-    note(task, ms, 'retried', 'from the dead letters')
+    -- A child's parent has heard that it failed, and does not hear of it again.
+    note(task, ms, 'retried', 'from the dead letters' .. (get(task, field(eunit, 'parent')) and '; its parent is not told again' or ''))
   elseif state then
     wake = redis.call('HGET', task, field(eunit, 'wake')) or 0
   end
@@ -71,6 +72,7 @@ elseif how == 'complete' then
     index(P, escape(kind or head.type), name, 'FAILED', 'SUCCEEDED', ms)
     redis.call('HINCRBY', P .. 'counts', 'succeeded', 1)
     note(task, ms, 'completed', 'by hand, from the dead letters')
+    drop_children(task, eunit)
   end
 end
 redis.call('XDEL', P .. 'dead', id)
