@@ -5,22 +5,26 @@ package messages
 // Task hash `…:task:<id>`, one a task id:
 //
 //	owner     incarnation that owns the task; absent when nobody does
-//	fence     number; grows with every Begin of any of its units; 0 while there is only a SCHEDULED one
+//	fence     number; grows with every Begin of any of its units; 0 while there is only a SCHEDULED one or a child
+//	          that was not begun
 //	queued    how many entries wait in `…:task:<id>:waiting`; absent for none
 //	open      how many units have begun and not ended; absent for one, or for none when the task expires
 //	keep      ms of its time to live from when nothing waits any more; absent while anything is open or nothing waits
-//	ties      1 when something outside must hear of the end of one of its units, as an open wait must; absent before
+//	ties      1 when something outside must hear of the end of one of its units, as an open wait, a parent or a child must;
+//	          absent before
 //	beside    1 when something stands, or once stood, in `…:long` or `…:log`
 //
 // and for each unit, with nothing before the name for the default unit and "<escaped unit>/" for another:
 //
-//	state     RUNNING, SUCCEEDED, … ; PENDING is written only by a release
+//	state     RUNNING, SUCCEEDED, … ; PENDING stands there after a release, after the end of a wait, and in a child that
+//	          was not begun
 //	type      agent or agent/handler
 //	work      WorkHash of type and payload: the same identity with other work is a conflict
 //	run       "<incarnation>:<activation>" of the last Begin
 //	fence_at  the fence number of that Begin
 //	began     ms of the last Begin
-//	created   ms of the first Begin; absent while that is the last one too. Of a SCHEDULED unit: ms at which it was read
+//	created   ms of the first Begin; absent while that is the last one too. Of a SCHEDULED unit: ms at which it was read;
+//	          of a child: ms at which it was spawned
 //	updated   ms of the last change of state; absent while that is the first Begin
 //	failures crashes timeouts deaths blamed interruptions waits   the ledger by class; absent for 0
 //	ran       ms the unit had run when its node died last
@@ -29,6 +33,7 @@ package messages
 //	error     text of the last failure, or why it was cancelled        reason   Reason name of a FAILED unit
 //	doubt     name of the step whose effect is unknown: a WAITING unit that only a person wakes
 //	woken     fence_at of the run that parked it, once the end of a wait has made the unit PENDING again
+//	parent    "<escaped id>:<escaped unit>:<escaped name>" of the spawn that it came from
 //	steps     1 once the unit has a checkpoint
 //	step:<escaped name>   EncodeStep
 //
@@ -37,8 +42,8 @@ package messages
 //
 // Beside it: `…:body` (hash: escaped unit → PackFields of the entry, written when the payload leaves the PEL or
 // outlives its first beat), `…:waiting` (list of PackFields), `…:log` (list: "<ms> <what> <detail>", what left the
-// straight path), `…:waits`, `…:mail`, `…:live` (stream of published chunks, kept for an hour after the last). All but the
-// last share the task's time to live; the mail of a task without `ties` has one of its own.
+// straight path), `…:waits`, `…:mail`, `…:children`, `…:joins`, `…:live` (stream of published chunks, kept for an hour
+// after the last). All but the last share the task's time to live; the mail of a task without `ties` has one of its own.
 //
 // Open waits stand in the hash `…:task:<id>:waits`, field "<escaped unit>:<escaped wait name>", value EncodeWait; one that
 // is over has a checkpoint instead. The mail of a task, which may be there before its record, is the hash `…:task:<id>:mail`:
@@ -48,6 +53,13 @@ package messages
 //	i:<escaped name>:<message id>          number of the message with that id
 //	r:<escaped name>:<number>              1 once a wait has taken the message
 //	arrivals  unread                       how many messages have come, and how many of them no wait has taken
+//
+// What a unit has spawned stands in the hash `…:task:<id>:children` until it has succeeded or is cancelled: "<escaped
+// unit>:<escaped name>" → "<escaped id>:<escaped unit>" of a child that is open, "+" for one that ended with a result, "-" for
+// one that ended otherwise; the checkpoint of that name has what it ended with. A child that finds its own name there when
+// it ends tells its parent; so it does that once. The names of the children that an open join still waits for are the set
+// `…:task:<id>:join:<escaped unit>:<escaped join>`, and the hash `…:task:<id>:joins` has "<escaped unit>:<escaped join>" →
+// "<need> <1 when it keeps going, else 0> <results> <failures>". A child's end looks at nothing that grows with their number.
 //
 // Of the group's own keys, `…:cancels` is a stream of the newest units that were cancelled while they ran (inc: the
 // incarnation that ran it, unit: "<escaped id>:<escaped unit>", why), which the nodes' ticks read; it expires an hour

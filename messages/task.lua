@@ -149,12 +149,6 @@ local function disown(P, task, queued)
   to_inbox(P, unpack_fields(packed))
 end
 
--- mark_submitted says in a submit marker where a unit's entry is, and keeps it for `keep` ms at least.
-local function mark_submitted(marker, eunit, entry, work, kind, keep)
-  redis.call('HSET', marker, eunit, entry .. ' ' .. work .. ' ' .. kind)
-  if redis.call('PTTL', marker) < keep then redis.call('PEXPIRE', marker, keep) end
-end
-
 -- index moves a unit between the sets by state; nil for a state that is not indexed.
 -- member is "<escaped id>:<escaped unit>", kind the escaped agent type.
 local indexed = {FAILED = true, WAITING = true, RETRYING = true, SCHEDULED = true, CANCELLED = true}

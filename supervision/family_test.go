@@ -113,7 +113,7 @@ func TestAFamilyOutlivesItsNodes(t *testing.T) {
 			require.NoError(t, err)
 			ended := make(chan error, 1)
 			go func() { ended <- rt.Run(context.Background()) }()
-				require.Eventually(t, func() bool {
+			require.Eventually(t, func() bool {
 				u, err := task.Status(t.Context())
 				return rt.Stats().Began > 0 || err == nil && u.Units[0].State == messages.State_STATE_SUCCEEDED
 			}, 20*time.Second, time.Millisecond)

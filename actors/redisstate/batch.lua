@@ -28,15 +28,16 @@ end
 
 local keys = #KEYS / ARGV[1] -- of each call
 
--- cut is a part of a list: Lua takes apart no more than 8,000 at once.
-local function cut(list, from, n)
-	if n <= 1000 then return {unpack(list, from, from + n - 1)} end
+-- keys_of are the keys of a call: more, in a commit that emits thousands, than Lua takes apart at once.
+local function keys_of(from)
+	if keys <= 1000 then return {unpack(KEYS, from, from + keys - 1)} end
 	local out = {}
-	for i = 1, n do out[i] = list[from + i - 1] end
+	for i = 1, keys do out[i] = KEYS[from + i - 1] end
 	return out
 end
 
-local function run(key, arg, args) return call(cut(KEYS, key, keys), cut(ARGV, arg, args)) end
+-- Within pcall: a call with more arguments than Lua takes apart fails alone, too.
+local function run(key, arg, args) return call(keys_of(key), {unpack(ARGV, arg, arg + args - 1)}) end
 
 -- Before Redis 7.0 what redis.call raises is text, and what Lua itself raises always is.
 local function raised(err)

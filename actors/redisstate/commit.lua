@@ -100,7 +100,8 @@ if to == 'SUCCEEDED' and (ARGV[22] or '') ~= '' then
 		local key = 3 + (i - 1) / 5 * 2
 		if not known[i] then
 			local entry = redis.call('XADD', KEYS[key], '*', unpack(unpack_fields(emits[i + 4])))
-			mark_submitted(KEYS[key + 1], emits[i], entry, emits[i + 1], emits[i + 2], tonumber(emits[i + 3]))
+			redis.call('HSET', KEYS[key + 1], emits[i], entry .. ' ' .. emits[i + 1] .. ' ' .. emits[i + 2])
+			if redis.call('PTTL', KEYS[key + 1]) < tonumber(emits[i + 3]) then redis.call('PEXPIRE', KEYS[key + 1], emits[i + 3]) end
 		end
 	end
 end

@@ -21,7 +21,10 @@
 local stream, marker, eunit = KEYS[1], KEYS[2], ARGV[1]
 local most, keep = tonumber(ARGV[4]), tonumber(ARGV[5])
 
-local function mark(entry) mark_submitted(marker, eunit, entry, ARGV[2], ARGV[3], keep) end
+local function mark(entry)
+	redis.call('HSET', marker, eunit, entry .. ' ' .. ARGV[2] .. ' ' .. ARGV[3])
+	if redis.call('PTTL', marker) < keep then redis.call('PEXPIRE', marker, keep) end
+end
 
 -- shut refuses what is new while the group is too far behind.
 local function shut()

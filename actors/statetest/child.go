@@ -74,9 +74,9 @@ func (w *work) succeed(result string) {
 	w.World.Ack(w.t, w.ref)
 }
 
-func (w *work) failed(why string) {
+func (w *work) failed() {
 	w.t.Helper()
-	w.commit(w.rejected(w.run(), messages.Reason_REASON_REJECTED, why))
+	w.commit(w.rejected(w.run(), messages.Reason_REASON_REJECTED, "no luck"))
 	w.World.Ack(w.t, w.ref)
 }
 
@@ -248,7 +248,7 @@ var childCases = map[string]func(*testing.T, *rig){
 		runs, over, gone := r.deliver(newTask("runs"), there), r.deliver(newTask("over"), there), r.deliver(newTask("gone"), there)
 		b := runs.run()
 		over.succeed("long ago")
-		gone.failed("no luck")
+		gone.failed()
 		r.submit(submission(newTask("submitted")))
 
 		w := r.deliver(newTask("a"), here)
@@ -346,7 +346,7 @@ var childCases = map[string]func(*testing.T, *rig){
 			end  func(child *work)
 			says string
 		}{
-			"failed":    {func(c *work) { c.failed("no luck") }, "FAILED rejected: no luck"},
+			"failed":    {func(c *work) { c.failed() }, "FAILED rejected: no luck"},
 			"cancelled": {func(c *work) { r.cancel(c.task.GetTaskId(), "") }, "CANCELLED not wanted"},
 			"cancelled as it ran": {func(c *work) {
 				c.run()
@@ -383,7 +383,7 @@ var childCases = map[string]func(*testing.T, *rig){
 	},
 	"a letter that is retried is no news to the parent": func(t *testing.T, r *rig) {
 		parent, children := r.family("a", 1, -1)
-		children[0].failed("no luck")
+		children[0].failed()
 		in, b := r.goesOn(parent.task)
 		r.World.RetryLetter(t)
 		child := r.fromInbox(children[0].task, here)
@@ -399,7 +399,7 @@ var childCases = map[string]func(*testing.T, *rig){
 	},
 	"a letter that is completed is no news to the parent": func(t *testing.T, r *rig) {
 		parent, children := r.family("a", 1, -1)
-		children[0].failed("no luck")
+		children[0].failed()
 		r.World.CompleteLetter(t)
 		r.ended(parent.task, "k0", "", "FAILED rejected: no luck")
 	},
@@ -413,7 +413,7 @@ var childCases = map[string]func(*testing.T, *rig){
 		r.World.Promote(t, "a", "")
 		in := r.fromInbox(w.task, here)
 		in.act = 2
-		in.failed("no luck")
+		in.failed()
 		require.Empty(t, r.World.Due(t))
 		for end, ttl := range r.World.Standing(t, "a") {
 			require.Positive(t, ttl, "time to live of …%s", end)
@@ -451,7 +451,7 @@ var childCases = map[string]func(*testing.T, *rig){
 		r.World.Promote(t, "a", "")
 		in := r.fromInbox(w.task, here)
 		in.act = 2
-		in.failed("no luck")
+		in.failed()
 		r.World.CompleteLetter(t)
 		child.succeed("ok")
 		r.open(w.task, "k0")

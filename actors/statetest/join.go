@@ -32,7 +32,7 @@ var joinCases = map[string]func(*testing.T, *rig){
 	"a failure ends a join that does not keep going": func(t *testing.T, r *rig) {
 		parent, children := r.family("a", 3, -1)
 		children[2].succeed("ok")
-		children[1].failed("no luck")
+		children[1].failed()
 		require.Equal(t, messages.Waited{Children: []string{"k1", "k2"}}, r.waited(parent.task, "all"))
 		_, _ = r.goesOn(parent.task)
 		children[0].succeed("late")
@@ -45,9 +45,9 @@ var joinCases = map[string]func(*testing.T, *rig){
 		c.Waits[0].KeepGoing = true
 		r.commit(c)
 		children := r.children(2)
-		children[0].failed("no luck")
+		children[0].failed()
 		r.state(w.task, messages.State_STATE_WAITING)
-		children[1].failed("no luck")
+		children[1].failed()
 		require.Equal(t, messages.Waited{}, r.waited(w.task, "all"))
 		_, _ = r.goesOn(w.task)
 	},
@@ -58,7 +58,7 @@ var joinCases = map[string]func(*testing.T, *rig){
 		r.commit(c)
 		children := r.children(4)
 		children[3].succeed("ok")
-		children[0].failed("no luck")
+		children[0].failed()
 		r.state(w.task, messages.State_STATE_WAITING)
 		children[1].succeed("ok")
 		require.Equal(t, messages.Waited{Children: []string{"k0", "k1", "k3"}}, r.waited(w.task, "all"))
@@ -74,7 +74,7 @@ var joinCases = map[string]func(*testing.T, *rig){
 		c.Waits[0].KeepGoing, c.Waits[0].Need = true, 2
 		r.commit(c)
 		children := r.children(2)
-		children[0].failed("no luck")
+		children[0].failed()
 		children[1].succeed("ok")
 		require.Equal(t, messages.Waited{}, r.waited(w.task, "all"))
 	},
@@ -83,7 +83,7 @@ var joinCases = map[string]func(*testing.T, *rig){
 		c := w.spawning(w.run(), 3, -1)
 		c.Waits[0].Need = 1
 		r.commit(c)
-		r.children(3)[1].failed("no luck")
+		r.children(3)[1].failed()
 		require.Equal(t, messages.Waited{Children: []string{"k1"}}, r.waited(w.task, "all"))
 	},
 	"the time of a join is over": func(t *testing.T, r *rig) {
@@ -122,7 +122,7 @@ var joinCases = map[string]func(*testing.T, *rig){
 		r.commit(c)
 		children := r.children(3)
 		children[0].succeed("0")
-		children[1].failed("no luck")
+		children[1].failed()
 		r.send(mailing("a", "go", "", "!"), 1)
 		in, b := r.goesOn(w.task)
 		need := joinOf("need", 3, -1)

@@ -18,6 +18,7 @@ type unitModel struct {
 	fence  actors.Fence   // of the last answer Run
 	outs   map[actors.Fence]messages.Outcome
 	ledger actors.Ledger
+	family
 }
 
 // held is an entry in a node's hands.
@@ -40,6 +41,7 @@ type model struct {
 	acts   uint64
 	owners map[string]string // of each task; may be dead
 	top    map[string]uint64 // highest fence of each task
+	doomed []*unitModel      // what a turn of the clock is to cancel with its parents
 }
 
 func (m *model) setLive(node string, live bool) {
@@ -178,6 +180,8 @@ func (m *model) check(*rapid.T) {
 			m.fatalf("unit %q: %v", name, err)
 		case rec.State != u.state || rec.Ledger != u.ledger:
 			m.fatalf("unit %q is %v %+v, expected %v %+v", name, rec.State, rec.Ledger, u.state, u.ledger)
+		case len(u.kids) > 0:
+			m.checkKids(u)
 		}
 	}
 }
@@ -189,6 +193,7 @@ func (m *model) finish() {
 	}
 	for range 200 {
 		m.promote(nil)
+		m.turn(nil)
 		m.take(here)
 		if len(m.held) == 0 {
 			break

@@ -28,7 +28,7 @@ func nothingIsLost(t *testing.T, fresh func(t *testing.T) Fixture) {
 		}
 		rt.Repeat(map[string]func(*rapid.T){
 			"deliver": m.deliver, "begin": m.begin, "checkpoint": m.checkpoint, "commit": m.commit, "die": m.die,
-			"promote": m.promote, "inbox": m.inbox, "cancel": m.cancel, "": m.check,
+			"promote": m.promote, "inbox": m.inbox, "cancel": m.cancel, "park": m.park, "turn": m.turn, "": m.check,
 		})
 		m.finish()
 	})
@@ -129,6 +129,7 @@ var outcomes = map[messages.Outcome]messages.State{
 	messages.Outcome_OUTCOME_REJECTED:    messages.State_STATE_FAILED,
 	messages.Outcome_OUTCOME_CANCELLED:   messages.State_STATE_CANCELLED,
 	messages.Outcome_OUTCOME_INTERRUPTED: messages.State_STATE_PENDING,
+	messages.Outcome_OUTCOME_PARKED:      messages.State_STATE_WAITING,
 }
 
 func (m *model) commit(rt *rapid.T) {
@@ -142,12 +143,23 @@ func (m *model) commit(rt *rapid.T) {
 
 // end commits and checks that it was accepted exactly when it had to be.
 func (m *model) end(u *unitModel, f actors.Fence, h *held, out messages.Outcome) {
-	err := m.State.Commit(m.t.Context(), actors.Commit{
-		TaskID: u.task.GetTaskId(), Unit: u.task.GetUnit(), Type: u.task.GetType(), Fence: f, Entry: h.ref, Outcome: out,
-		Charge: messages.Charge_CHARGE_FAILURE, Reason: messages.Reason_REASON_REJECTED, TTL: time.Hour, DeadTTL: time.Hour,
-	})
+	m.commitAs(u, f, h, actors.Commit{Outcome: out})
+}
+
+func (m *model) commitAs(u *unitModel, f actors.Fence, h *held, c actors.Commit) {
+	out := c.Outcome
+	c.TaskID, c.Unit, c.Type, c.Fence, c.Entry = u.task.GetTaskId(), u.task.GetUnit(), u.task.GetType(), f, h.ref
+	c.Charge, c.Reason, c.TTL, c.DeadTTL = messages.Charge_CHARGE_FAILURE, messages.Reason_REASON_REJECTED, time.Hour, time.Hour
+	err := m.State.Commit(m.t.Context(), c)
 	ours := u.state == messages.State_STATE_RUNNING && f == u.fence && f.Number > 0
-	again := f == u.fence && f.Number > 0 && u.outs[f] == out && u.state == outcomes[out]
+	woken := out == messages.Outcome_OUTCOME_PARKED && u.state == messages.State_STATE_PENDING
+	again := f == u.fence && f.Number > 0 && u.outs[f] == out && (u.state == outcomes[out] || woken)
+	if ours && m.start(u, c) {
+		if !errors.Is(err, actors.ErrResume) {
+			m.fatalf("a unit that need not wait: %v", err)
+		}
+		return
+	}
 	m.fenced(err, ours || again)
 	if !ours {
 		return
@@ -163,6 +175,7 @@ func (m *model) end(u *unitModel, f actors.Fence, h *held, out messages.Outcome)
 		u.ledger.Failures++
 	default: // ended, free of charge
 	}
+	m.ended(u)
 	if out != messages.Outcome_OUTCOME_INTERRUPTED && f.Incarnation == h.node {
 		m.settle(h)
 	}
@@ -200,6 +213,7 @@ func (m *model) cancel(rt *rapid.T) {
 			delete(m.owners, task.GetTaskId())
 		}
 		u.state, u.outs[u.fence] = messages.State_STATE_CANCELLED, messages.Outcome_OUTCOME_CANCELLED
+		m.ended(u)
 	}
 	switch {
 	case len(ended) > 0 && err == nil:

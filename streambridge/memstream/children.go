@@ -38,10 +38,10 @@ func (tx *Tx) Spawn(t *Task, u *Unit, kids []Spawning) {
 		tx.w.spawn(t, u, k, tx.NowMS)
 		n++
 	}
-	switch {
-	case n == 0:
+	switch n {
+	case 0:
 		return
-	case n == 1:
+	case 1:
 		t.note(tx.NowMS, "spawned", "1 child")
 	default:
 		t.note(tx.NowMS, "spawned", fmt.Sprint(n, " children"))

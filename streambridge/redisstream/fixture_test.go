@@ -320,7 +320,7 @@ func (f *fixture) Cancel(taskID, unit, reason string) {
 
 func (f *fixture) CancelLater(taskID, unit string) {
 	f.t.Helper()
-	f.lua(`cancel_later(ARGV[1], ARGV[2], now_ms())`, f.keys.Prefix, messages.Escape(taskID)+":"+messages.Escape(unit))
+	f.lua(`cancel_later(ARGV[1], {ARGV[2]}, now_ms())`, f.keys.Prefix, messages.Escape(taskID)+":"+messages.Escape(unit))
 }
 
 // lua calls what the scripts share, as a script of the state store does.
