@@ -94,11 +94,6 @@ func (c *Context) spawn(k *child, bad error, t NewTask) error {
 		return c.misuse("%s: result: %v", what, bad)
 	}
 	job := c.act.job
-	if s, ok := job.Store.(interface{ CanSpawn() error }); ok {
-		if err := s.CanSpawn(); err != nil {
-			return c.misuse("%s: %v", what, err)
-		}
-	}
 	k.id = cmp.Or(t.ID, join(job.Task.GetTaskId(), job.Task.GetUnit(), k.name))
 	cp, found, err := c.act.kept("spawn", k.name, messages.StepSpawned, messages.StepChild)
 	if err != nil {
