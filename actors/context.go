@@ -97,23 +97,22 @@ type Field = messages.Pair
 // Info tells what is known of the unit.
 func (c *Context) Info() Info {
 	job := c.act.job
-	t, created := job.Task, job.Begun.Created
-	if ms := t.GetCreatedAtMs(); ms != 0 {
-		created = time.UnixMilli(ms)
+	i := infoOf(job.Task, job.fieldNames())
+	i.Attempt = int(job.Begun.Ledger.Attempt())
+	if i.CreatedAt.IsZero() {
+		i.CreatedAt = job.Begun.Created
 	}
-	return Info{
-		TaskID: t.GetTaskId(), Unit: t.GetUnit(), Type: t.GetType(), Attempt: int(job.Begun.Ledger.Attempt()), CreatedAt: created,
-		EventID: t.GetEventId(), Source: t.GetSource(), TraceParent: t.GetTraceparent(), Origin: t.GetOrigin(),
-		Root: job.root(), Due: t.Due(job.fieldNames()), Fields: fieldsOf(t),
-	}
+	return i
 }
 
 // root is the id of the task that a chain began with.
-func (j *Job) root() string {
-	if id := field(j.Task, j.fieldNames().Root); id != "" && len(id) <= messages.MaxTaskID && utf8.ValidString(id) {
+func (j *Job) root() string { return rootOf(j.Task, j.fieldNames()) }
+
+func rootOf(t *messages.Task, fields messages.FieldNames) string {
+	if id := field(t, fields.Root); id != "" && len(id) <= messages.MaxTaskID && utf8.ValidString(id) {
 		return id
 	}
-	return j.Task.GetTaskId()
+	return t.GetTaskId()
 }
 
 func fieldsOf(t *messages.Task) []Field {

@@ -26,6 +26,9 @@ type settings struct {
 	timeout  time.Duration
 	classify func(error) error
 	buckets  []string // NeedsQuota
+	limit    int      // how many run at once; 0 for any number
+	keyLimit int      // how many of one key
+	key      func(Info, Raw) string
 }
 
 // stepSettings are a step's options.

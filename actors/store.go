@@ -46,6 +46,10 @@ type BeginRequest struct {
 	Crash string
 	// MaxDeliveries is how often an entry may be handed out without ever being begun; see Condemned.
 	MaxDeliveries int64
+	// Limits are those that the unit runs under: it begins with a slot of each, or waits in the line of the first that has
+	// none (Queued). What was left RUNNING by a death or a crash has its slots still. Whatever ends its running gives them
+	// back, and lets the next in the lines go to the inbox.
+	Limits []Limited
 	// Due lets a unit that was never begun wait until then, by the store's clock: it becomes SCHEDULED and the answer is
 	// Elsewhere. The zero time, one that is over and one more than MaxDelay ahead mean now.
 	Due time.Time
@@ -58,6 +62,13 @@ type BeginRequest struct {
 // something else than a time: ten years.
 const MaxDelay = 10 * 365 * 24 * time.Hour
 
+// Limited is a limit of how many units run at once, in all of the group.
+type Limited struct {
+	// Name is messages.GroupLimit, TypeLimit or KeyLimit.
+	Name string
+	Most int
+}
+
 // Answer is what a store says to Begin.
 type Answer int
 
@@ -68,7 +79,8 @@ const (
 	AlreadyDone
 	// Elsewhere: the unit is RETRYING, WAITING or SCHEDULED and this entry is not what continues it; acknowledge.
 	Elsewhere
-	// Queued: another live node owns the task. The entry waits with the task now and is acknowledged already.
+	// Queued: another live node owns the task and the entry waits with it, or a limit has no slot for the unit and a copy of
+	// the entry waits in its line. The entry is acknowledged already.
 	Queued
 	// CancelledBefore: the task was cancelled; acknowledge.
 	CancelledBefore
@@ -326,6 +338,9 @@ type UnitRecord struct {
 	Steps       []messages.Step `json:"-"`
 	// Due is when a RETRYING unit runs again, or a SCHEDULED one for the first time.
 	Due time.Time `json:"due,omitzero"`
+	// Limit is the limit in whose line a PENDING unit waits for a slot, or was called from: "group", its agent type, or its
+	// agent type and a key.
+	Limit string `json:"limit,omitempty"`
 	// Waits are what it waits for now, in the order of their names.
 	Waits []WaitRecord `json:"waiting_for,omitempty"`
 }

@@ -32,6 +32,9 @@ package messages
 //	steps     1 once the unit has a checkpoint
 //	step:<escaped name>   EncodeStep
 //
+//	slots     while it runs under limits: packed {"p" or "i" (public stream or inbox) and the id of its entry, name of a limit, …}
+//	line      while it waits for a slot: "<its number in the line> <name of the limit>"; its state is PENDING then
+//
 // A value above LongValue bytes would turn the small hash into a table; it lives under the same field name in
 // `…:task:<id>:long`, and the small hash does not have the field.
 //
@@ -73,6 +76,13 @@ package messages
 //	fired vetoed missed overlapped                 counts of ticks; absent for 0
 //	passed      ms of the last tick that was passed over (of the first of several), and why
 //	moved       ms of the tick that the last fire found; by, outcome, busy: the node that did it, and what it was answered
+//
+// A limit of how many units run at once has a name: g (the group's), t:<escaped agent type>, or k:<escaped agent type>:<escaped
+// key>. `…:limit:<name>` is the set of the units that have its slots: no time to live, for a slot is given back by what ends
+// the running. `…:line:<name>` is a sorted set of the units that wait for one, by number (lined in `…:meta` counts them); a
+// copy of the entry is in the task's `:body` under the wake number that only the promoted one has. `…:called:<name>` is a
+// sorted set of those that were called from the line, by ms, for a minute. `…:lines` is a hash of the limits in whose lines
+// somebody waits: name → how many may run. A set, and a hash, goes with its last member.
 //
 // `…:gate` is a hash while the group's gate is not open, and goes ten seconds after the last look at the backlog: state
 // (warned or shut), what value limit (of what is over its limit or near it; see gate.go), since (ms), first (the value

@@ -42,7 +42,7 @@ end
 -- fail ends a unit that has not ended: FAILED, its fence raised so that whoever runs it is refused, its slots given
 -- up, what waits for the task let through: unless somebody is at another unit of it. name is
 -- "<escaped id>:<escaped unit>".
-local function fail(P, name, agent_type, ms, reason, detail, keep)
+function fail(P, name, agent_type, ms, reason, detail, keep)
   local eid, eunit = string.match(name, '^([^:]*):(.*)$')
   local task = P .. 'task:' .. eid
   local had = redis.call('HMGET', task, field(eunit, 'state'), field(eunit, 'type'), field(eunit, 'run'), 'fence',
@@ -65,7 +65,11 @@ local function fail(P, name, agent_type, ms, reason, detail, keep)
   redis.call('HDEL', task .. ':body', eunit)
   note(task, ms, 'failed', reason .. ' ' .. detail)
   if not owner or state == 'RUNNING' and owner == incarnation(run) then disown(P, task) end
-  if had[6] then untie(P, task, eunit) end
+  if had[6] then
+    untie(P, task, eunit)
+    limit_give_back(P, task, eunit, ms, keep)
+    limit_leave(P, task, eunit, ms, keep)
+  end
   closed(task, keep)
 end
 
@@ -103,7 +107,11 @@ local function cancel_unit(P, eid, eunit, ms, keep, why, by, known)
   end
   -- Another unit may be at work under the owner.
   if not owner or state == 'RUNNING' and owner == incarnation(run) then disown(P, task) end
-  if had[5] then untie(P, task, eunit) end
+  if had[5] then
+    untie(P, task, eunit)
+    limit_give_back(P, task, eunit, ms)
+    limit_leave(P, task, eunit, ms)
+  end
   closed(task, keep)
   return state or known.state or 'PENDING', false
 end

@@ -201,6 +201,8 @@ type Status struct {
 	GroupExists  bool `json:"group_exists"`
 	// Gate is how intake stands.
 	Gate Gate `json:"gate"`
+	// Lines are the limits of running units that somebody waits for.
+	Lines []Line `json:"lines"`
 }
 
 // TypeWaiting is the stream of an agent type that the readers of its entries lacked.
@@ -209,6 +211,15 @@ type TypeWaiting struct {
 	Entries  int64  `json:"entries"`
 	OldestMS int64  `json:"oldest_ms"` // for how long the oldest has waited there, ms
 	Served   bool   `json:"served"`    // a live node runs the type
+}
+
+// Line is a limit of how many units run at once, and who waits for it.
+type Line struct {
+	// Limit is "group", an agent type, or an agent type and a key: "type key".
+	Limit   string `json:"limit"`
+	Most    int64  `json:"most"`    // as the last one to wait was told
+	Running int64  `json:"running"` // slots taken
+	Waiting int64  `json:"waiting"`
 }
 
 // Consumer is one name in the group.

@@ -34,6 +34,15 @@ type Keep struct {
 	Index bool
 }
 
+// Concurrency limits how many units run at once: handlers that have begun and not returned. What finds no slot waits; see
+// actors.Limit. 0 and −1 are no limit.
+type Concurrency struct {
+	// Group is for all nodes of the group together. All of them should have the same.
+	Group int
+	// Node is for this node alone. What waits for it here holds its entry, within InFlight.
+	Node int
+}
+
 // Gate has the limits of a group's intake; see streambridge.GateLimits.
 type Gate = streambridge.GateLimits
 
@@ -70,6 +79,8 @@ type Config struct {
 	MaxResult int
 	// MaxDeliveries is how often an entry may be handed out without being begun. Default 3.
 	MaxDeliveries int64
+	// Concurrency limits how many units run at once. Default none; see actors.Limit for limits of an agent's own.
+	Concurrency Concurrency
 	// Gate has the limits beyond which Submit is refused until the group has caught up.
 	Gate Gate
 	// Quotas are the token buckets that steps take from (actors.Quota), by name: what all nodes of the group together may
@@ -137,6 +148,9 @@ func (c Config) Validate() error {
 	}
 	if err := c.Agents.Validate(); err != nil {
 		errs = append(errs, fmt.Errorf("Agents: %w", err))
+	}
+	if c.Concurrency.Group < -1 || c.Concurrency.Node < -1 {
+		bad("Concurrency.Group (%d) and Concurrency.Node (%d) must be at least 1, or -1 for no limit", c.Concurrency.Group, c.Concurrency.Node)
 	}
 	if err := c.Gate.Validate(); err != nil {
 		errs = append(errs, err)

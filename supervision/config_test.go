@@ -41,6 +41,8 @@ func TestImpossibleValuesAreNamed(t *testing.T) {
 		{func(c *Config) { c.Names.Stream = "a{b" }, `Names.Stream ("a{b")`},
 		{func(c *Config) { c.Names.Fields.Type = "task_id" }, `Names.Fields.TaskID and Names.Fields.Type are both "task_id"`},
 		{func(c *Config) { c.Agents = actors.Agents{"x": {}} }, `agent "x"`},
+		{func(c *Config) { c.Concurrency.Node = -2 }, "Concurrency.Group (0) and Concurrency.Node (-2) must be at least 1, or -1"},
+		{func(c *Config) { c.Gate.Memory = 2 }, "Gate.Memory (2) must be above 0 and at most 1, or -1"},
 		{func(c *Config) { c.Quotas = map[string]Rate{"gpt": {Tokens: 60}} }, `Quotas: quota "gpt": Tokens (60) must be at least 1, Per (0s) above 0`},
 		{func(c *Config) {
 			c.Agents = actors.Agents{"x": actors.Func(func(*actors.Context, actors.None) (actors.None, error) { return nil, nil }).With(actors.NeedsQuota("gpt"))}

@@ -170,7 +170,8 @@ func (r *Runtime) spawnAgents(hard context.Context, system *actor.ActorSystem) *
 	one := agentactor.Props(agentactor.Config{
 		Agents: r.cfg.Agents, State: r.cfg.State, Hard: hard,
 		Names: r.cfg.Names, Consumer: r.node.Consumer, Incarnation: r.node.Incarnation, MaxDeliveries: r.cfg.MaxDeliveries,
-		MaxResult: r.cfg.MaxResult, MaxPayload: r.cfg.MaxPayload, Rates: r.cfg.Quotas, Logger: newHostLog(r.log), Hooks: r.hooks(),
+		MaxResult: r.cfg.MaxResult, MaxPayload: r.cfg.MaxPayload, Rates: r.cfg.Quotas,
+		MostRunning: r.cfg.Concurrency.Group, MostHere: r.cfg.Concurrency.Node, Logger: newHostLog(r.log), Hooks: r.hooks(),
 		KeepSucceeded: r.cfg.Keep.Succeeded, KeepFailed: r.cfg.Keep.Failed, KeepDead: r.cfg.Keep.Dead, Index: r.cfg.Keep.Index,
 	})
 	return system.Root.Spawn(actor.PropsFromProducer(func() actor.Actor {

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"runtime/debug"
+	"strings"
 	"time"
 
 	"github.com/weir-run/weir/actors"
@@ -29,12 +30,20 @@ type activation struct {
 	ready   *actors.Ready // nil for a plain protoactor actor
 	verdict actors.Verdict
 	resumed *resumed // set from the second call of the handler on
+	inside  bool     // has a token of shared.here
+	limits  []actors.Limited
 }
 
 // serve works in goroutines of its own and tells how it ended, once: ended says what the bridge does with the entry;
 // after crashed nothing was committed, and the supervisor gives the same assignment to a fresh actor.
 func (a *activation) serve(ctx context.Context, tell func(any)) {
 	go watched(tell, func() any {
+		handedOver := false
+		defer func() {
+			if !handedOver {
+				a.leave()
+			}
+		}()
 		if how := a.open(ctx); how != nil {
 			a.acquit()
 			return how
@@ -42,9 +51,35 @@ func (a *activation) serve(ctx context.Context, tell func(any)) {
 		if a.cfg.atWork.Load() < crowd {
 			return a.work(ctx)
 		}
-		go watched(tell, func() any { return a.work(ctx) })
+		handedOver = true
+		go watched(tell, func() any {
+			defer a.leave()
+			return a.work(ctx)
+		})
 		return nil
 	})
+}
+
+// enter waits for a place among those that run on this node. It comes before the store gives slots, so that nobody has those
+// and waits here.
+func (a *activation) enter(ctx context.Context) error {
+	if a.cfg.here == nil {
+		return nil
+	}
+	select {
+	case a.cfg.here <- struct{}{}:
+		a.inside = true
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}
+
+func (a *activation) leave() {
+	if a.inside {
+		a.inside = false
+		<-a.cfg.here
+	}
 }
 
 // crowd is how many handlers have a stack as it comes; it costs a twentieth of a small task to get a fresh one.
@@ -86,6 +121,9 @@ func (a *activation) work(ctx context.Context) any {
 
 // open takes the fence and decodes the message. It returns nil when the handler is to run.
 func (a *activation) open(ctx context.Context) any {
+	if crash := a.limit(); crash != "" {
+		return crashed{crash}
+	}
 	if done := a.take(ctx); done != nil {
 		return ended{done}
 	}
@@ -98,9 +136,34 @@ func (a *activation) open(ctx context.Context) any {
 	return nil
 }
 
+// limit finds out what the unit runs under. When the restarts are spent nothing runs any more: what is to be written needs
+// no slot.
+func (a *activation) limit() (crash string) {
+	t := a.assign.GetTask()
+	agent, _, _ := a.cfg.Agents.Find(t.GetType())
+	if a.assign.GetRestartsSpent() || a.cfg.MostRunning <= 0 && !agent.Limited() {
+		return ""
+	}
+	defer func() {
+		if r := recover(); r != nil {
+			crash = crashText(r)
+		}
+	}()
+	name, _, _ := strings.Cut(t.GetType(), "/")
+	a.limits = agent.Limits(name, t, a.cfg.Names.Fields)
+	if a.cfg.MostRunning > 0 {
+		a.limits = append(a.limits, actors.Limited{Name: messages.GroupLimit(), Most: a.cfg.MostRunning})
+	}
+	return ""
+}
+
 // take takes the fence. It returns nil when it is ours and the handler is to run, else what the bridge does with the entry.
 func (a *activation) take(ctx context.Context) *messages.Done {
-	if err := a.begin(ctx); err != nil {
+	err := a.enter(ctx)
+	if err == nil {
+		err = a.begin(ctx)
+	}
+	if err != nil {
 		if errors.Is(err, actors.ErrCancelled) {
 			return a.done(messages.Verdict_VERDICT_ACK) // its state is final, whatever Begin would have said
 		}
@@ -180,7 +243,7 @@ func (a *activation) ask(ctx context.Context, trial bool) (actors.Begun, error) 
 		Task: a.assign.GetTask(), Entry: a.assign.GetEntry().Ref(), Deliveries: a.assign.GetEntry().GetDeliveries(),
 		Wake: a.assign.GetEntry().GetWake(), Consumer: a.cfg.Consumer, Incarnation: a.cfg.Incarnation,
 		Activation: a.assign.GetActivation(), Crash: a.assign.GetCrash(), MaxDeliveries: a.cfg.MaxDeliveries, Trial: trial,
-		Due: a.assign.GetTask().Due(a.cfg.Names.Fields),
+		Due: a.assign.GetTask().Due(a.cfg.Names.Fields), Limits: a.limits,
 	})
 	if ctx.Err() == nil {
 		a.heard(err)

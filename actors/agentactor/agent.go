@@ -13,6 +13,9 @@ import (
 // Props makes agent actors: each serves one assignment and is then stopped by its supervisor, its parent.
 func Props(cfg Config) *actor.Props {
 	cfg.shared = &shared{court: newCourt()}
+	if cfg.MostHere > 0 {
+		cfg.here = make(chan struct{}, cfg.MostHere)
+	}
 	// An agent actor gets three messages in its life: what counts is what its mailbox costs to make.
 	return actor.PropsFromProducer(func() actor.Actor { return &agent{cfg: &cfg} }, actor.WithMailbox(actor.UnboundedLockfree()))
 }

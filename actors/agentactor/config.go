@@ -30,6 +30,8 @@ type Config struct {
 	Index bool
 	// Rates are the buckets of steps with quotas; State shares them out.
 	Rates map[string]actors.Rate
+	// MostRunning is how many units of the group run at once, and MostHere how many of them on this node; 0 for any number.
+	MostRunning, MostHere int
 	// Logger is the one that Context.Log derives from.
 	Logger *slog.Logger
 	Hooks  Hooks
@@ -40,6 +42,7 @@ type Config struct {
 // shared is what the activations of a node share beside their Config.
 type shared struct {
 	court  *court
+	here   chan struct{} // a token for each unit that runs here; nil without a limit
 	atWork atomic.Int64 // handlers that run
 }
 

@@ -16,6 +16,9 @@ func (s *State) Begin(ctx context.Context, req actors.BeginRequest) (begun actor
 	req.Crash = clip(req.Crash)
 	err = s.script(ctx, "begin", func(tx *memstream.Tx) error {
 		b := beginner{tx: tx, req: req, work: work}
+		for _, l := range req.Limits {
+			b.limits = append(b.limits, memstream.Limit(l))
+		}
 		begun = b.begin()
 		return nil
 	})
@@ -29,6 +32,8 @@ type beginner struct {
 	work string
 	task *memstream.Task
 	unit *memstream.Unit
+
+	limits []memstream.Limit
 }
 
 func (b *beginner) begin() actors.Begun {
@@ -42,6 +47,11 @@ func (b *beginner) begin() actors.Begun {
 		b.giveUp()
 		return actors.Begun{Answer: actors.NotOurs}
 	}
+	defer func() { // whoever was called from a line and does not run lets the next one have the call
+		if b.unit == nil || b.unit.State != messages.State_STATE_RUNNING {
+			b.tx.PassOn(b.req.Task.GetTaskId(), b.req.Task.GetUnit(), b.limits)
+		}
+	}()
 	if answer := b.settled(); answer != 0 {
 		// The entry in hand may be one that waited: with nobody at work, the next one's turn has come.
 		if t := b.task; t != nil && len(t.Waiting) > 0 && t.Owner != b.req.Incarnation && !b.tx.OwnerLive(t) {
@@ -72,6 +82,7 @@ func (b *beginner) giveUp() {
 	if u.Reason == 0 { // a sentence stands
 		u.Interruptions++
 		b.tx.Become(b.task, u, messages.State_STATE_PENDING, false)
+		b.tx.GiveBack(b.task, u)
 	}
 	b.tx.Disown(b.task)
 }
@@ -142,6 +153,12 @@ func (b *beginner) queue() actors.Begun {
 
 // fresh begins a unit for the first time.
 func (b *beginner) fresh() actors.Begun {
+	full, lined := b.full()
+	if lined {
+		if _, _, ok := b.tx.Body(b.req.Entry); !ok {
+			return actors.Begun{Answer: actors.Later, Wait: time.Second} // as in queue
+		}
+	}
 	b.task = b.tx.MakeTask(b.req.Task.GetTaskId())
 	b.unit = &memstream.Unit{Name: b.req.Task.GetUnit(), Type: b.req.Task.GetType(), Work: b.work, CreatedMS: b.tx.NowMS}
 	b.task.Units[b.unit.Name] = b.unit
@@ -152,7 +169,35 @@ func (b *beginner) fresh() actors.Begun {
 	if n := b.req.MaxDeliveries; n > 0 && b.req.Deliveries > n && b.task.Fence == 0 {
 		b.condemn(messages.Reason_REASON_NEVER_BEGUN, fmt.Sprintf("delivered %d times and never begun", b.req.Deliveries))
 	}
+	if lined && b.unit.Reason == 0 {
+		b.tx.Expire(b.task, 0)
+		return b.line(full)
+	}
 	return b.run()
+}
+
+// full is the limit that has no slot for the unit.
+func (b *beginner) full() (memstream.Limit, bool) {
+	return b.tx.Full(b.req.Task.GetTaskId(), b.req.Task.GetUnit(), b.limits)
+}
+
+// line lets a copy of the entry wait in the line of a limit that is full; the unit owns nothing meanwhile and holds none of
+// the other slots. ok is false where the entry has no body.
+func (b *beginner) line(full memstream.Limit) actors.Begun {
+	t, u := b.task, b.unit
+	fields, origin, ok := b.tx.Body(b.req.Entry)
+	if !ok {
+		return actors.Begun{}
+	}
+	u.Wake++
+	b.tx.Keep(b.req.Entry, t.ID, u.Name, memstream.WithControl(fields, t.ID, origin, u.Wake), origin)
+	b.tx.Become(t, u, messages.State_STATE_PENDING, false)
+	b.tx.Settle(b.req.Entry)
+	if t.Owner != "" || len(t.Waiting) > 0 {
+		b.tx.Disown(t)
+	}
+	b.tx.Line(t, u, full)
+	return actors.Begun{Answer: actors.Queued}
 }
 
 // again begins a unit that was begun before.
@@ -169,24 +214,38 @@ func (b *beginner) again() actors.Begun {
 		charged = true
 	}
 	switch {
-	case u.State == messages.State_STATE_SCHEDULED:
-		u.CreatedMS = b.tx.NowMS // it waited: this is its first begin
 	case !running:
 		u.Reason = 0
 	case u.Run.Incarnation != b.req.Incarnation:
 		b.death()
 		charged = true
 	}
-	if later, wait := b.suspect(); later {
-		if charged {
-			// Charged once: it is PENDING now, and asking again finds nobody's death. What only waits owns nothing.
-			u.Run = b.me()
-			b.tx.Become(b.task, u, messages.State_STATE_PENDING, false)
-			b.tx.Disown(b.task)
+	// What was running when its node died, or its actor crashed, has its slots.
+	if full, ok := b.full(); ok && u.Reason == 0 && !(running && len(u.Slots) > 0) {
+		if begun := b.line(full); begun.Answer != 0 {
+			return begun
 		}
-		return actors.Begun{Answer: actors.Later, Wait: wait}
+		return b.putOff(charged, time.Second)
+	}
+	if later, wait := b.suspect(); later {
+		return b.putOff(charged, wait)
+	}
+	if u.BeganMS == 0 {
+		u.CreatedMS = b.tx.NowMS // it waited: this is its first begin
 	}
 	return b.run()
+}
+
+// putOff keeps what was charged, once: the unit is PENDING now, and asking again finds nobody's death. What only waits owns
+// nothing and has no slots.
+func (b *beginner) putOff(charged bool, wait time.Duration) actors.Begun {
+	if charged {
+		b.unit.Run = b.me()
+		b.tx.Become(b.task, b.unit, messages.State_STATE_PENDING, false)
+		b.tx.GiveBack(b.task, b.unit)
+		b.tx.Disown(b.task)
+	}
+	return actors.Begun{Answer: actors.Later, Wait: wait}
 }
 
 func (b *beginner) me() memstream.Run {
@@ -208,6 +267,9 @@ func (b *beginner) run() actors.Begun {
 	t.Fence++
 	u.FenceAt, u.Run, u.BeganMS = t.Fence, b.me(), b.tx.NowMS
 	b.tx.Become(t, u, messages.State_STATE_RUNNING, false)
+	if u.Reason == 0 || len(u.Slots) > 0 {
+		b.tx.Slots(t, u, b.limits, b.req.Entry)
+	}
 	return b.answer()
 }
 

@@ -125,6 +125,7 @@ func (k *committer) commit() error {
 		k.tx.Become(k.task, k.unit, messages.State_STATE_PENDING, false)
 	default: // no outcome leads there
 	}
+	k.tx.GiveBack(k.task, k.unit)
 	// A node that was silent for a lease may have lost the task to one that is at another unit of it.
 	if k.task.Owner == "" || k.task.Owner == k.c.Fence.Incarnation {
 		k.tx.Disown(k.task)

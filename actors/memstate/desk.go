@@ -196,6 +196,9 @@ func unitRecord(tx *memstream.Tx, t *memstream.Task, u *memstream.Unit) actors.U
 		Unit: u.Name, State: u.State, Type: u.Type, Ledger: ledger(u), Created: at(u.CreatedMS), Began: at(u.BeganMS),
 		Updated: at(u.UpdatedMS), ContentType: u.ContentType, Result: slices.Clone(u.Result), Error: u.Error, Reason: u.Reason,
 	}
+	if u.Line != "" {
+		r.Limit = messages.LimitName(u.Line)
+	}
 	waits := u.State == messages.State_STATE_RETRYING || u.State == messages.State_STATE_SCHEDULED
 	if ms, ok := tx.Due(t.ID, u.Name); ok && waits {
 		r.Due = at(ms)

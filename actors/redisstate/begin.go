@@ -24,7 +24,7 @@ func (s *State) Begin(ctx context.Context, req actors.BeginRequest) (actors.Begu
 		messages.WorkHash(t.GetType(), t.GetPayload()), t.GetType(),
 	}
 	tooOften := req.MaxDeliveries > 0 && req.Deliveries > req.MaxDeliveries
-	if req.Wake != 0 || t.GetUnit() != "" || tooOften || req.Crash != "" || req.Trial || !req.Due.IsZero() {
+	if req.Wake != 0 || t.GetUnit() != "" || tooOften || req.Crash != "" || req.Trial || !req.Due.IsZero() || len(req.Limits) > 0 {
 		deliveries, trial := int64(0), ""
 		if tooOften {
 			deliveries = req.Deliveries
@@ -33,8 +33,18 @@ func (s *State) Begin(ctx context.Context, req actors.BeginRequest) (actors.Begu
 			trial = "1"
 		}
 		args = append(args, strconv.FormatUint(req.Wake, 10), unitPrefix(t.GetUnit()), number(deliveries), clip(req.Crash), trial)
-		if !req.Due.IsZero() {
+		switch {
+		case !req.Due.IsZero():
 			args = append(args, number(ceilMS(req.Due)))
+		case len(req.Limits) > 0:
+			args = append(args, "0")
+		}
+		if len(req.Limits) > 0 {
+			limits := make([]messages.Pair, len(req.Limits))
+			for i, l := range req.Limits {
+				limits[i] = messages.Pair{Name: l.Name, Value: number(l.Most)}
+			}
+			args = append(args, messages.PackFields(limits))
 		}
 	}
 	reply, err := s.batch.do(ctx, beginScript,

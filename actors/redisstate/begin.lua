@@ -14,6 +14,7 @@
 -- ARGV[12]  text of the panic that ended this node's activation before, default ""
 -- ARGV[13]  "1" where a suspect may go on trial now, default ""
 -- ARGV[14]  ms before which a unit that was never begun must not run, default 0
+-- ARGV[15]  the limits that it runs under, packed: {name, most, …}, default none
 --
 -- Returns {answer, …} with the answers of actors.Answer by number:
 --   created alone, in ms                                                     run, under fence 1: the task was not known
@@ -58,6 +59,14 @@ local now = tonumber(stamp())
 local id = string.sub(task, #P + 6)
 local unit = string.sub(u, 1, -2)
 local member = id .. ':' .. unit
+local limits = unpack_fields(ARGV[15] or '')
+
+-- pass_on lets the next in a line have the call of a unit that does not take the slot now.
+local function pass_on()
+	for i = 1, #limits, 2 do
+		if redis.call('ZREM', P .. 'called:' .. limits[i], member) == 1 then limit_advance(P, limits[i], now) end
+	end
+end
 
 -- Not ours any more. Nobody asks while a unit of the task is at work here; so what the record calls running here is not:
 -- its actor crashed, or the answer to its Begin was lost. Who has the entry now would wait for us as long as we live.
@@ -66,6 +75,7 @@ if not held[1] then
 		if redis.call('HEXISTS', task, u .. 'reason') == 0 then -- a sentence stands
 			redis.call('HINCRBY', task, u .. 'interruptions', 1)
 			redis.call('HSET', task, u .. 'state', 'PENDING', u .. 'updated', now)
+			limit_give_back(P, task, unit, now)
 		end
 		disown(P, task, h[7])
 	end
@@ -96,6 +106,7 @@ elseif wake_number ~= (h[6] or '0') then
 end
 if settled then
 	if h[7] and left <= 0 and owner ~= me then disown(P, task, h[7]) end
+	pass_on()
 	return {settled}
 end
 
@@ -139,8 +150,25 @@ if left > 0 then
 	redis.call('XACK', stream, group, entry)
 	if stream == P .. 'inbox' then redis.call('XDEL', stream, entry) end
 	redis.call('ZADD', P .. 'due', 'NX', now + left, 'q:' .. id)
+	pass_on()
 	return {4}
 end
+
+-- full_limit is the place in limits of the first one that has no slot for the unit.
+local function full_limit()
+	for i = 1, #limits, 2 do
+		local name, most = limits[i], tonumber(limits[i + 1])
+		if redis.call('SISMEMBER', P .. 'limit:' .. name, member) == 0 then
+			if redis.call('ZSCORE', P .. 'called:' .. name, member) then
+				if redis.call('SCARD', P .. 'limit:' .. name) >= most then return i end
+			elseif limit_room(P, name, most, now) < 1 or redis.call('EXISTS', P .. 'line:' .. name) == 1 then
+				return i
+			end
+		end
+	end
+end
+-- It cannot wait in a line without a body, either.
+if not state and #limits > 0 and full_limit() and not body(stream, entry) then return {8, 1000} end
 
 -- 4. The ledger, and what the end of the activation before costs.
 local classes = {'failures', 'crashes', 'timeouts', 'deaths', 'blamed', 'interruptions', 'waits'}
@@ -210,27 +238,62 @@ elseif not state and (not fence or fence == '0') and too_often ~= '0' then
 	detail = 'delivered ' .. too_often .. ' times and never begun'
 end
 
--- 5. A suspect runs on trial, one at a time on a node, so that the next death has one culprit.
+-- put_off keeps what was charged, once: the unit is PENDING now, and asking again finds nobody's death. What only waits
+-- owns nothing and has no slots.
+local function put_off(ms)
+	if #set > 0 then
+		index(P, escaped_kind, member, state, nil, now)
+		redis.call('HSET', task, u .. 'state', 'PENDING', u .. 'run', run, u .. 'updated', now, unpack(set))
+		limit_give_back(P, task, unit, now)
+		disown(P, task, h[7])
+	end
+	pass_on()
+	return {8, ms}
+end
+
+-- 5. There is no slot for it: a copy of its entry waits in the line of the limit that is full, and it holds none of the
+-- others. What was running when its node died, or its actor crashed, has its slots.
+local slots = state == 'RUNNING' and get(task, u .. 'slots')
+local full = not condemned and not slots and full_limit()
+if full then
+	local number = (h[6] or 0) + 1
+	local packed = copy(number)
+	if not packed then return put_off(1000) end
+	if not state then
+		if fence then opened(task) end
+		redis.call('HSET', task, 'fence', fence or '0', u .. 'work', ARGV[7], u .. 'created', now)
+		put(task, u .. 'type', kind)
+	else
+		if redis.call('PTTL', task) >= 0 then opened(task) end
+		index(P, escaped_kind, member, state, nil, now)
+	end
+	local place = string.match(redis.call('HGET', task, u .. 'line') or '', '^%d+') or redis.call('HINCRBY', P .. 'meta', 'lined', 1)
+	redis.call('HSET', task, u .. 'state', 'PENDING', u .. 'wake', number, u .. 'updated', now, u .. 'line', place .. ' ' .. limits[full],
+		'ties', '1', unpack(set))
+	redis.call('HSET', task .. ':body', unit, packed)
+	redis.call('XACK', stream, group, entry)
+	if stream == P .. 'inbox' then redis.call('XDEL', stream, entry) end
+	redis.call('HDEL', P .. 'saved', stream .. '\0' .. entry)
+	if owner or h[7] then disown(P, task, h[7]) end
+	redis.call('ZREM', P .. 'called:' .. limits[full], member)
+	limit_join(P, limits[full], limits[full + 1], member, place, now)
+	pass_on()
+	return {4}
+end
+
+-- 6. A suspect runs on trial, one at a time on a node, so that the next death has one culprit.
 local trial = 0
 if ledger.deaths >= 2 and not condemned then
 	local other = redis.call('HMGET', life, 'trial', 'trial_until')
 	local left = other[1] and other[1] ~= member and tonumber(other[2] or 0) - now or 0
-	if left > 0 or ARGV[13] ~= '1' then
-		if #set > 0 then
-			index(P, escaped_kind, member, state, nil, now)
-			-- Charged once: the unit is PENDING now, and asking again finds nobody's death. What only waits owns nothing.
-			redis.call('HSET', task, u .. 'state', 'PENDING', u .. 'run', run, u .. 'updated', now, unpack(set))
-			disown(P, task, h[7])
-		end
-		return {8, left > 0 and math.min(math.max(left, 250), 1000) or 0}
-	end
+	if left > 0 or ARGV[13] ~= '1' then return put_off(left > 0 and math.min(math.max(left, 250), 1000) or 0) end
 	local long = math.min(1.5 * ran + 2000, 4000 * 2 ^ (ledger.deaths - 2))
 	redis.call('HSET', life, 'trial', member, 'trial_until', string.format('%d', now + long))
 	redis.call('PEXPIRE', life, 86400000)
 	trial = 1
 end
 
--- 6. Ours.
+-- 7. Ours.
 local number = string.format('%d', tonumber(fence or 0) + 1)
 if not state then
 	if fence then opened(task) end
@@ -238,10 +301,10 @@ if not state then
 	put(task, u .. 'type', kind)
 else
 	if redis.call('PTTL', task) >= 0 then opened(task) end
-	if state == 'SCHEDULED' then
+	if not l[9] then
 		redis.call('HDEL', task, u .. 'created') -- it waited: this is its first begin
 		created = now
-	elseif not l[10] and l[9] then
+	elseif not l[10] then
 		set[#set + 1], set[#set + 2] = u .. 'created', l[9]
 	end
 	if state ~= 'RUNNING' then
@@ -256,5 +319,20 @@ if condemned then
 end
 redis.call('HSET', task, 'owner', me, 'fence', number, u .. 'state', 'RUNNING', u .. 'run', run, u .. 'fence_at', number,
 	u .. 'began', now, u .. 'updated', now, unpack(set))
+if slots then
+	local held = unpack_fields(slots)
+	held[1] = (stream == P .. 'inbox' and 'i' or 'p') .. entry
+	put(task, u .. 'slots', pack_fields(held))
+elseif #limits > 0 and not condemned then
+	local held = {(stream == P .. 'inbox' and 'i' or 'p') .. entry}
+	for i = 1, #limits, 2 do
+		held[#held + 1] = limits[i]
+		redis.call('SADD', P .. 'limit:' .. limits[i], member)
+		redis.call('ZREM', P .. 'called:' .. limits[i], member)
+	end
+	put(task, u .. 'slots', pack_fields(held))
+	redis.call('HSET', task, 'ties', '1')
+end
+if state == 'PENDING' then redis.call('HDEL', task, u .. 'line') end
 if condemned then return answer(9, number, created, 0, condemned, detail) end
 return answer(1, number, created, trial)

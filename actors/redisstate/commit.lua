@@ -152,6 +152,7 @@ else
 	if h[8] or waits ~= '' then untie(P, task, eunit) end
 	closed(task, keep)
 end
+if h[8] then limit_give_back(P, task, eunit, now, tonumber(ARGV[18] or nil)) end
 -- A node that was silent for a lease may have lost the task to one that is at another unit of it.
 local owner = redis.call('HGET', task, 'owner')
 if not owner or owner == incarnation(ARGV[2]) then disown(P, task, h[4]) end

@@ -94,7 +94,7 @@ func (s *State) Task(ctx context.Context, id string) (*actors.TaskRecord, error)
 // unitFields are what a UnitRecord shows, without steps.
 var unitFields = []string{
 	"state", "type", "failures", "crashes", "timeouts", "deaths", "blamed", "interruptions", "waits", "created", "began",
-	"updated", "ctype", "result", "error", "reason",
+	"updated", "ctype", "result", "error", "reason", "line",
 }
 
 // Unit reads one unit without its steps; see actors.StateDesk.
@@ -219,6 +219,9 @@ func unitRecord(unit string, h map[string]string) *actors.UnitRecord {
 	}
 	if u.Updated.IsZero() {
 		u.Updated = u.Began
+	}
+	if _, name, ok := strings.Cut(h["line"], " "); ok {
+		u.Limit = messages.LimitName(name)
 	}
 	if v, ok := h["result"]; ok {
 		u.Result = []byte(v)

@@ -62,7 +62,8 @@ type World interface {
 	Wipe(t testing.TB)
 
 	// Due lists what happens at a time: "r:<escaped id>:<escaped unit>" for a retry, "w:<escaped id>:<escaped unit>:<escaped
-	// name>" for the end of a wait's time, "q:<escaped id>" for the check of a waiting list.
+	// name>" for the end of a wait's time, "q:<escaped id>" for the check of a waiting list, "l:<name>" for that of a
+	// limit's line.
 	Due(t testing.TB) map[string]time.Time
 	// Delayed lists what waits to join the public stream: "<escaped id>:<escaped unit>".
 	Delayed(t testing.TB) map[string]time.Time

@@ -48,6 +48,7 @@ type work struct {
 	node       string
 	act        uint64
 	due        time.Time // that the entry names
+	limits     []actors.Limited
 }
 
 func fieldsOf(t *messages.Task) []messages.Pair {
@@ -102,6 +103,7 @@ func (w *work) request() actors.BeginRequest {
 	return actors.BeginRequest{
 		Task: w.task, Entry: w.ref, Deliveries: w.deliveries, Wake: w.wake,
 		Consumer: consumerOf(w.node), Incarnation: w.node, Activation: w.act, MaxDeliveries: 3, Due: w.due,
+		Limits: w.limits,
 	}
 }
 

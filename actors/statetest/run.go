@@ -23,6 +23,7 @@ func Run(t *testing.T, fresh func(t *testing.T) Fixture) {
 		{"Identity", identityCases},
 		{"Schedule", scheduleCases},
 		{"Quota", quotaCases},
+		{"Limit", limitCases},
 	} {
 		t.Run(group.name, func(t *testing.T) {
 			t.Parallel()

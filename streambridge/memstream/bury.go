@@ -69,6 +69,8 @@ func (w *world) fail(b streambridge.Burial, now int64, ttl time.Duration) {
 		w.disown(t, now)
 	}
 	w.untie(t, u)
+	w.giveBack(t, u, now)
+	w.leaveLine(t, u, now)
 	w.close(t, now, ttl)
 }
 

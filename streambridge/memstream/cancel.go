@@ -60,6 +60,8 @@ func (w *world) cancel(id, unit string, now int64, ttl time.Duration, why, by st
 		w.disown(t, now)
 	}
 	w.untie(t, u)
+	w.giveBack(t, u, now)
+	w.leaveLine(t, u, now)
 	w.close(t, now, ttl)
 	return was, false
 }

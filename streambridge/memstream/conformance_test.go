@@ -182,6 +182,37 @@ func (f *fixture) Queue(taskID string, fields []messages.Pair) {
 	})
 }
 
+func (f *fixture) Hold(limit, taskID string, ref messages.Ref) {
+	f.script(func(tx *Tx) {
+		t, u := unitOf(tx, taskID, "")
+		tx.Slots(t, u, []Limit{{Name: limit}}, ref)
+	})
+}
+
+func (f *fixture) Line(limit string, most int, taskID string, fields []messages.Pair) {
+	f.script(func(tx *Tx) {
+		t, u := unitOf(tx, taskID, "")
+		u.Type, u.Wake = "t", 1
+		tx.Keep(messages.Ref{}, taskID, "", fields, control(fields, messages.ControlOrigin))
+		tx.Become(t, u, messages.State_STATE_PENDING, false)
+		tx.Line(t, u, Limit{limit, most})
+	})
+}
+
+func (f *fixture) Uncopy(taskID string) {
+	f.script(func(tx *Tx) { delete(tx.w.copies, unitKey{taskID, ""}) })
+}
+
+func (f *fixture) Held(limit string) (ids []string) {
+	f.script(func(tx *Tx) {
+		for _, m := range sortedKeys(tx.w.limit(limit).held) {
+			id, _ := unitOfMember(m)
+			ids = append(ids, id)
+		}
+	})
+	return ids
+}
+
 func (f *fixture) Cancel(taskID, unit, reason string) {
 	f.script(func(tx *Tx) { tx.CancelUnit(taskID, unit, time.Hour, reason, "a test", Known{}) })
 }

@@ -38,6 +38,7 @@ func (w *world) giveUp(h streambridge.Held, incarnation string, now int64) {
 	if u := t.Units[h.Unit]; u != nil && u.State == messages.State_STATE_RUNNING && u.Run.Incarnation == incarnation {
 		u.Interruptions++
 		w.become(t, u, messages.State_STATE_PENDING, now, false)
+		w.giveBack(t, u, now)
 	}
 	if t.Owner == incarnation {
 		w.disown(t, now)

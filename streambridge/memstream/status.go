@@ -49,6 +49,7 @@ func (s *Stream) Status(ctx context.Context) (st streambridge.Status, err error)
 			st.Consumers = append(st.Consumers, w.describe(byName[name], now))
 		}
 		st.Waiting = w.waiting(now)
+		st.Lines = w.lines()
 		st.StreamExists, st.GroupExists = public != nil, w.read(w.keys.Stream) != nil
 		st.Gate = w.gateNow(now)
 		w.countStates(&st)
@@ -108,5 +109,8 @@ func (w *world) countStates(st *streambridge.Status) {
 	st.States[name(messages.State_STATE_PENDING)] = st.Lag
 	for _, t := range st.Waiting {
 		st.States[name(messages.State_STATE_PENDING)] += t.Entries
+	}
+	for _, l := range st.Lines {
+		st.States[name(messages.State_STATE_PENDING)] += l.Waiting
 	}
 }

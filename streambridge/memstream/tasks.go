@@ -42,8 +42,12 @@ type Unit struct {
 
 	RanMS       int64 // how long it had run when its node died last
 	Wake        uint64
-	WokenAt     uint64 // FenceAt of the run that parked it, once the end of a wait has made it PENDING again
-	Doubt       string // the step whose effect is unknown: only a person wakes it
+	Slots       []string     // names of the limits whose slots it has while it runs
+	SlotRef     messages.Ref // the entry that it has them for
+	Line        string       // name of the limit that it waits for, or was called by; it is PENDING then
+	LineAt      int64        // its number in the line
+	WokenAt     uint64       // FenceAt of the run that parked it, once the end of a wait has made it PENDING again
+	Doubt       string       // the step whose effect is unknown: only a person wakes it
 	ContentType string
 	Result      []byte
 	Error       string

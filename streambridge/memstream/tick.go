@@ -94,19 +94,18 @@ func (s *Stream) roll(w *world, now int64, t *streambridge.Tick) (dead []string)
 }
 
 // sweep reports our own entries that nobody has renewed: a reply was lost, or an earlier incarnation left them. It returns
-// how many it handled.
-func (s *Stream) sweep(w *world, now int64, req streambridge.TickRequest, t *streambridge.Tick) (n int) {
+// how many it reports; what it set aside takes no room.
+func (s *Stream) sweep(w *world, now int64, req streambridge.TickRequest, t *streambridge.Tick) int {
 	after := max(req.StrayAfter, time.Millisecond) // nothing that was renewed a moment ago is a stray
 	me := s.open.node.Consumer
 	for _, stream := range w.streams() {
-		for _, id := range w.read(stream).idle(now, after, req.Room-n, me) {
-			n++
+		for _, id := range w.read(stream).idle(now, after, req.Room-len(t.Strays), me) {
 			if e := w.handOut(stream, id, me, 0, now, t); e != nil {
 				t.Strays = append(t.Strays, *e)
 			}
 		}
 	}
-	return n
+	return len(t.Strays)
 }
 
 // reap takes our share of what dead nodes held. A share is one of the crowd, and each node takes one in its turn: one of
@@ -177,6 +176,8 @@ func (w *world) promoteDue(now int64, t *streambridge.Tick) {
 			}
 		case "q":
 			w.checkQueue(messages.Unescape(rest), now)
+		case "l":
+			w.checkLimit(rest, now)
 		case "c":
 			w.cancelDue(rest, now)
 		}

@@ -44,6 +44,8 @@ type world struct {
 	feeds     map[string]*Feed                   // published chunks, by task id
 	settled   map[string]streambridge.Settlement // for a minute: repeated settlements answer the same
 	quotas    map[string]*Quota
+	limits    map[string]*limit
+	lined     int64 // numbers of places in lines
 	gate      *gate // nil: open
 	gateAt    int64 // ms of the last look at it
 }
@@ -84,7 +86,7 @@ func (d *data) world(keys messages.Keys, group string) *world {
 			claims: map[string]*claimed{}, alive: map[string]int64{}, lives: map[string]*Life{},
 			tasks: map[string]*Task{}, saved: map[messages.Ref]unitKey{}, copies: map[unitKey]*Copy{}, due: map[string]int64{}, mail: map[string]*Mail{}, types: map[string]bool{},
 			index: map[indexKey]map[string]int64{}, counts: map[string]int64{},
-			feeds: map[string]*Feed{}, settled: map[string]streambridge.Settlement{}, quotas: map[string]*Quota{},
+			feeds: map[string]*Feed{}, settled: map[string]streambridge.Settlement{}, quotas: map[string]*Quota{}, limits: map[string]*limit{},
 		}
 		d.worlds[keys.Prefix] = w
 	}

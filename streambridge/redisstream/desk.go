@@ -32,7 +32,7 @@ func (s *Stream) Status(ctx context.Context) (streambridge.Status, error) {
 	if err != nil {
 		return streambridge.Status{}, fmt.Errorf("status of group %q: %w", b.names.Group, err)
 	}
-	row, err := asRow(reply, 15)
+	row, err := asRow(reply, 16)
 	if err != nil {
 		return streambridge.Status{}, fmt.Errorf("status of group %q: %w", b.names.Group, err)
 	}
@@ -65,6 +65,16 @@ func (s *Stream) Status(ctx context.Context) (streambridge.Status, error) {
 			out.Unserved = append(out.Unserved, t.Type)
 		}
 	}
+	for _, v := range asSlice(row[15]) {
+		c := asSlice(v)
+		if len(c) != 4 {
+			continue
+		}
+		l := streambridge.Line{Limit: messages.LimitName(asString(c[0])), Most: asInt(c[1]), Running: asInt(c[2]), Waiting: asInt(c[3])}
+		waiting += l.Waiting
+		out.Lines = append(out.Lines, l)
+	}
+	slices.SortFunc(out.Lines, func(a, b streambridge.Line) int { return strings.Compare(a.Limit, b.Limit) })
 	if out.Lag >= 0 {
 		out.States["PENDING"] = out.Lag + waiting
 	}

@@ -3,6 +3,7 @@ package redisstream_test
 import (
 	"context"
 	"errors"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -75,6 +76,9 @@ for _, key in ipairs(redis.call('KEYS', '*')) do
     local rest, ttl = string.sub(key, #P + 1), redis.call('PTTL', key)
     if ttl > d then redis.call('PEXPIRE', key, ttl - d) elseif ttl >= 0 then redis.call('DEL', key) end
     if rest == 'meta' then shift(key, 'pulse') shift(key, 'calm_until') shift(key, 'gate_at') end
+    if string.sub(rest, 1, 7) == 'called:' then
+      for _, m in ipairs(redis.call('ZRANGE', key, 0, -1)) do redis.call('ZINCRBY', key, -d, m) end
+    end
     if rest == 'gate' then shift(key, 'since') end
     if string.sub(rest, 1, 5) == 'life:' then shift(key, 'tick') end
     if string.sub(rest, 1, 9) == 'consumer:' then shift(key, 'beat') end
@@ -308,6 +312,40 @@ func (f *fixture) Queue(taskID string, fields []messages.Pair) {
 	require.NoError(f.t, f.rdb.HIncrBy(ctx, task, "queued", 1).Err())
 	at := f.now() + streamtest.Lease.Milliseconds()
 	require.NoError(f.t, f.rdb.ZAdd(ctx, f.keys.Due(), redis.Z{Score: float64(at), Member: "q:" + messages.Escape(taskID)}).Err())
+}
+
+func (f *fixture) Hold(limit, taskID string, ref messages.Ref) {
+	f.t.Helper()
+	place := "p"
+	if ref.Stream == f.keys.Inbox() {
+		place = "i"
+	}
+	f.lua(`redis.call('SADD', ARGV[1] .. 'limit:' .. ARGV[2], ARGV[3] .. ':')
+		redis.call('HSET', ARGV[1] .. 'task:' .. ARGV[3], 'slots', pack_fields({ARGV[4], ARGV[2]}), 'ties', '1')`,
+		f.keys.Prefix, limit, messages.Escape(taskID), place+ref.ID)
+}
+
+func (f *fixture) Line(limit string, most int, taskID string, fields []messages.Pair) {
+	f.t.Helper()
+	f.lua(`local task, number = ARGV[1] .. 'task:' .. ARGV[4], redis.call('HINCRBY', ARGV[1] .. 'meta', 'lined', 1)
+		redis.call('HSET', task, 'fence', '0', 'state', 'PENDING', 'type', 't', 'wake', '1', 'line', number .. ' ' .. ARGV[2], 'ties', '1')
+		redis.call('HSET', task .. ':body', '', ARGV[5])
+		limit_join(ARGV[1], ARGV[2], ARGV[3], ARGV[4] .. ':', number, now_ms())`,
+		f.keys.Prefix, limit, most, messages.Escape(taskID), messages.PackFields(fields))
+}
+
+func (f *fixture) Uncopy(taskID string) {
+	f.t.Helper()
+	require.NoError(f.t, f.rdb.Del(ctx, f.keys.Task(taskID)+":body").Err())
+}
+
+func (f *fixture) Held(limit string) (ids []string) {
+	f.t.Helper()
+	for _, m := range f.rdb.SMembers(ctx, f.keys.Prefix+"limit:"+limit).Val() {
+		ids = append(ids, messages.Unescape(strings.TrimSuffix(m, ":")))
+	}
+	slices.Sort(ids)
+	return ids
 }
 
 func (f *fixture) Cancel(taskID, unit, reason string) {

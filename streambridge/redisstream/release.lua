@@ -16,10 +16,11 @@ if what == 'tasks' then
   for i = 7, #ARGV do
     local eid, eunit = string.match(ARGV[i], '^([^:]*):(.*)$')
     local task = P .. 'task:' .. eid
-    local had = redis.call('HMGET', task, field(eunit, 'state'), field(eunit, 'run'), 'owner', 'queued')
+    local had = redis.call('HMGET', task, field(eunit, 'state'), field(eunit, 'run'), 'owner', 'queued', 'ties')
     if had[1] == 'RUNNING' and string.match(had[2] or '', '^[^:]*') == inc then
       redis.call('HSET', task, field(eunit, 'state'), 'PENDING', field(eunit, 'updated'), ms)
       redis.call('HINCRBY', task, field(eunit, 'interruptions'), 1)
+      if had[5] then limit_give_back(P, task, eunit, ms, keep) end
     end
     if had[3] == inc then disown(P, task, had[4] or '0') end
   end

@@ -41,6 +41,8 @@ var (
 	tickLua string
 	//go:embed gate.lua
 	gateLua string
+	//go:embed limit.lua
+	limitLua string
 	//go:embed status.lua
 	statusLua string
 	//go:embed settle.lua
@@ -52,7 +54,7 @@ var (
 	buryScript    = newScript(buryLua)
 	moveScript    = newScript(moveLua)
 	releaseScript = newScript(releaseLua)
-	tickScript    = newScript(gateLua + tickLua)
+	tickScript    = newScript(gateLua + limitLua + tickLua)
 	statusScript  = newScript(gateLua + statusLua)
 	settleScript  = newScript(settleLua)
 )

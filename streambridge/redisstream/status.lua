@@ -4,7 +4,8 @@
 -- Returns {length, inbox length, lag or -1, pending, id of the oldest pending entry or "", now ms, dead letters, due,
 --   states {name, count, …}, consumers {{name, incarnation, live, pending, idle ms, last tick ms or 0}, …},
 --   types {{agent type, entries, id of the oldest one, 1 when a live node runs it}, …}, 1 when the public stream exists,
---   1 when the group exists on it, what waits to join the stream, gate (gate_read)}.
+--   1 when the group exists on it, what waits to join the stream, gate (gate_read),
+--   lines of limits {{name, most, running, waiting}, …}}.
 -- Atomic so that the numbers belong together. It writes nothing.
 local stream, inbox, P, group = KEYS[1], KEYS[2], ARGV[1], ARGV[2]
 local ms = now_ms()
@@ -67,6 +68,12 @@ if #types > 0 then
     if first[1] then rows[#rows + 1] = {t, redis.call('XLEN', key), first[1][1], theirs[t] and 1 or 0} end
   end
 end
+local lines = {}
+local limits = redis.call('HGETALL', P .. 'lines')
+for i = 1, #limits, 2 do
+  local name = limits[i]
+  lines[#lines + 1] = {name, limits[i + 1], redis.call('SCARD', P .. 'limit:' .. name), redis.call('ZCARD', P .. 'line:' .. name)}
+end
 return {redis.call('XLEN', stream), redis.call('XLEN', inbox), lag, waiting, oldest, ms, redis.call('XLEN', P .. 'dead'),
   redis.call('ZCARD', P .. 'due'), states, consumers, rows,
-  redis.call('EXISTS', stream), joined, delayed, gate_read(P, ms)}
+  redis.call('EXISTS', stream), joined, delayed, gate_read(P, ms), lines}

@@ -167,6 +167,13 @@ for _, member in ipairs(ripe) do
     else
       redis.call('ZREM', due, member)
     end
+  elseif what == 'l' then
+    limit_check(P, rest, group, stream, ms, keep, is_live)
+    if redis.call('HEXISTS', P .. 'lines', rest) == 1 then
+      redis.call('ZADD', due, ms + 1000, member)
+    else
+      redis.call('ZREM', due, member)
+    end
   else
     redis.call('ZREM', due, member)
   end

@@ -84,6 +84,15 @@ type Fixture interface {
 	CancelLater(taskID, unit string)
 	// Forget removes all that is recorded of a task, as a foreigner's DEL does; the due set stays.
 	Forget(taskID string)
+	// Hold records that a unit which runs (Begin) has a slot of a limit for that entry, as a state store's Begin does.
+	Hold(limit, taskID string, ref messages.Ref)
+	// Line records that a unit waits in the line of a limit where so many may run, the fields copied beside its task, as a
+	// state store's Begin does where there is no slot.
+	Line(limit string, most int, taskID string, fields []messages.Pair)
+	// Uncopy loses the copy of the entry beside a task.
+	Uncopy(taskID string)
+	// Held are the ids of the tasks with a slot of a limit, sorted.
+	Held(limit string) []string
 	// Unit reads what is recorded of a unit.
 	Unit(taskID, unit string) Unit
 }

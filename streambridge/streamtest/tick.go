@@ -213,6 +213,18 @@ var tickTests = []test{
 		got = append(got, n.tick(10).Strays...)
 		require.Equal(w, held[2:], heldOf(got), "each is told once")
 	}},
+	{"a stray without a body takes no room", func(w *world) {
+		n := w.open("a")
+		w.Queue("q", task("q"))
+		w.Pass(Lease + time.Second)
+		n.tick(0)
+		w.add(1)
+		held := n.hold(2)
+		w.Delete(held[0].Ref)
+		w.live(Lease, map[*node][]streambridge.Held{n: nil})
+		got := n.tick(1)
+		require.Equal(w, held[1:], heldOf(got.Strays), "%+v", got)
+	}},
 	{"a stray without a body is seen to", func(w *world) {
 		w.add(1)
 		n := w.open("a")

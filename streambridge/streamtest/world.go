@@ -14,7 +14,7 @@ import (
 	"github.com/weir-run/weir/streambridge"
 )
 
-var tests = slices.Concat(readTests, beatTests, tickTests, gateTests, reapTests, lossTests, deskTests, laterTests)
+var tests = slices.Concat(readTests, beatTests, tickTests, gateTests, limitTests, reapTests, lossTests, deskTests, laterTests)
 
 type test struct {
 	name string

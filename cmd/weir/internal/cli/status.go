@@ -43,6 +43,9 @@ in each. SUCCEEDED is a running total; the other states count what is in them no
 			if s.Unserved == nil {
 				s.Unserved = []string{}
 			}
+			if s.Lines == nil {
+				s.Lines = []streambridge.Line{}
+			}
 			if s.Waiting == nil {
 				s.Waiting = []streambridge.TypeWaiting{}
 			}
@@ -86,6 +89,9 @@ func (a *app) showStatus(s streambridge.Status) error {
 	row(w, "dead letters", count(s.Dead))
 	if len(s.Unserved) > 0 {
 		row(w, "UNSERVED", unserved(s.Waiting))
+	}
+	for _, l := range s.Lines {
+		row(w, "limit of "+l.Limit, fmt.Sprintf("%s of %s running, %s wait for a slot", count(l.Running), count(l.Most), count(l.Waiting)))
 	}
 	if err := w.Flush(); err != nil {
 		return err

@@ -175,6 +175,9 @@ func showUnit(out io.Writer, u actors.UnitRecord, v unitView) error {
 	if !u.Due.IsZero() {
 		row(w, "due", clock(u.Due)+" (in "+age(time.Until(u.Due))+")")
 	}
+	if u.Limit != "" {
+		row(w, "waits for", "a slot of the limit of "+u.Limit)
+	}
 	if len(u.Result) > 0 {
 		row(w, "result", showBytes(u.Result, 160))
 	}
