@@ -3,7 +3,9 @@ package memstate_test
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strconv"
+	"strings"
 	"testing"
 	"time"
 
@@ -37,6 +39,13 @@ func TestMemoryAnswersAsRedisDoes(t *testing.T) {
 				require.NoError(t, client.XGroupDestroy(ctx, stream, real.names.Group).Err())
 			}
 		}
+		real.pass = func(d time.Duration) {
+			keys, err := messages.NewKeys(real.names)
+			require.NoError(t, err)
+			for _, m := range client.ZRange(ctx, keys.Due(), 0, -1).Val() {
+				require.NoError(t, client.ZIncrBy(ctx, keys.Due(), -float64(d.Milliseconds()), m).Err())
+			}
+		}
 		sides := []*side{memory(t, name), real.start()}
 		defer func() {
 			for _, s := range sides {
@@ -48,7 +57,11 @@ func TestMemoryAnswersAsRedisDoes(t *testing.T) {
 		for range rapid.IntRange(1, 60).Draw(t, "moves") {
 			m := draw(t)
 			got := m.do(sides[0])
-			require.Equal(t, m.do(sides[1]), got, "%s", m.name)
+			seen[m.name+" "+fmt.Sprint(got)[:min(40,len(fmt.Sprint(got)))]]++
+			want := m.do(sides[1])
+			if fmt.Sprint(got) != fmt.Sprint(want) { fmt.Printf("DIFF %s\n%v\n%v\n", m.name, got, want) }
+			require.Equal(t, want, got, "%s", m.name)
+
 			for _, look := range []func(*side) any{
 				func(s *side) any { return s.status() },
 				func(s *side) any { _, shown := s.letters(); return shown },
@@ -56,11 +69,18 @@ func TestMemoryAnswersAsRedisDoes(t *testing.T) {
 				func(s *side) any { return s.lists() },
 			} {
 				got := look(sides[0])
-				require.Equal(t, look(sides[1]), got, "after %s", m.name)
+				want := look(sides[1])
+				if fmt.Sprint(got) != fmt.Sprint(want) { fmt.Printf("DIFF after %s\n%v\n%v\n", m.name, got, want) }
+				require.Equal(t, want, got, "after %s", m.name)
+				for _, w := range []string{"answered", "timed_out", "slept", "refused", "Unread:1", "STATE_WAITING", "Waits:[{"} {
+					if strings.Contains(fmt.Sprint(got), w) { seen[w]++ }
+				}
 			}
 		}
 	})
+	for k, v := range seen { if strings.HasPrefix(k,"send")||strings.HasPrefix(k,"deliver")||strings.HasPrefix(k,"commit")||len(k)<14 {fmt.Println(v, k)} }
 }
+var seen = map[string]int{}
 
 // tb lets redistest name a stream after the property.
 type tb struct{ *rapid.T }
@@ -90,6 +110,7 @@ func draw(t *rapid.T) move {
 		"nothing", "submit", "submit", "read", "read", "read", "begin", "begin", "begin", "begin", "begin", "begin", "begin", "begin",
 		"begin", "step", "commit", "commit", "commit", "ack", "beat", "beat", "tick", "sweep", "release", "kill", "kill", "kill", "kill", "kill",
 		"bury", "move", "settle", "remove", "trim", "lose", "cancel", "cancel", "take", "take", "quiet",
+		"send", "send", "send", "post", "deliver", "deliver", "pass", "pass", "work", "work", "work", "work", "work", "work",
 	}).Draw(t, "kind")
 	ctx := context.Background()
 	var do func(s *side) any
@@ -145,10 +166,12 @@ func draw(t *rapid.T) move {
 			err := m.state.Checkpoint(ctx, actors.Checkpoint{TaskID: h.task.GetTaskId(), Unit: h.task.GetUnit(), Fence: h.begun.Fence, Step: step})
 			steps, err2 := m.state.Steps(ctx, h.task.GetTaskId(), h.task.GetUnit())
 			require.NoError(s.t, err2)
-			return fmt.Sprint(failure(err), steps)
+			return fmt.Sprint(failure(err), timeless(steps))
 		})
 	case "commit":
 		do = commit(t, of)
+	case "work":
+		do = work(t, node)
 	case "ack":
 		do = of(func(s *side, m *member, h *holding) any {
 			m.drop(h.Ref)
@@ -226,6 +249,32 @@ func draw(t *rapid.T) move {
 			_, again := s.nodes[node].state.Cancel(ctx, c)
 			return fmt.Sprint(ended, failure(err), failure(again))
 		}
+	case "send":
+		m := message(t)
+		do = func(s *side) any {
+			got, err := s.nodes[node].state.Send(ctx, m)
+			again, err2 := s.nodes[node].state.Send(ctx, m)
+			return fmt.Sprint(got, failure(err), again, failure(err2))
+		}
+	case "post":
+		m, id := message(t), fmt.Sprint("post ", rapid.IntRange(0, 9999).Draw(t, "copy"))
+		do = func(s *side) any {
+			_, err := s.nodes[node].state.Submit(ctx, []actors.Submission{{ID: id, Fields: messages.Encode(&messages.Task{
+				TaskId: m.ID, Message: m.Name, EventId: m.MessageID, Payload: m.Payload,
+			}, messages.FieldNames{})}})
+			return failure(err)
+		}
+	case "deliver":
+		do = func(s *side) any {
+			m := s.nodes[node]
+			mail := m.mail
+			m.mail = nil
+			got, err := m.stream.Deliver(ctx, mail)
+			again, err2 := m.stream.Deliver(ctx, mail)
+			return fmt.Sprint(got, failure(err), again, failure(err2))
+		}
+	case "pass":
+		do = func(s *side) any { s.pass(time.Hour); return nil }
 	case "remove":
 		do = of(func(s *side, _ *member, h *holding) any { s.remove(h.Ref); return nil })
 	case "trim":
@@ -310,7 +359,77 @@ func submission(t *rapid.T) actors.Submission {
 	return sub
 }
 
-func commit(t *rapid.T, of func(func(*side, *member, *holding) any) func(*side) any) func(*side) any {
+// work reads what there is, after a tick, begins all of it and commits what may run: what single moves seldom come to.
+func work(t *rapid.T, node int) func(*side) any {
+	var sub *actors.Submission
+	if rapid.Bool().Draw(t, "submit") {
+		s := submission(t)
+		sub = &s
+	}
+	tick, c := rapid.Bool().Draw(t, "tick"), outcome(t)
+	c.Outcome = rapid.SampledFrom([]messages.Outcome{c.Outcome, messages.Outcome_OUTCOME_PARKED}).Draw(t, "or parked")
+	ctx := context.Background()
+	return func(s *side) any {
+		m, out := s.nodes[node], []any{}
+		if sub != nil {
+			_, err := m.state.Submit(ctx, []actors.Submission{*sub})
+			require.NoError(s.t, err)
+		}
+		if tick {
+			out = append(out, sweep(s, node, streambridge.TickRequest{Room: 5, StrayAfter: time.Hour, DeadTTL: time.Hour}))
+		}
+		got, err := m.stream.Read(ctx, 10, -1)
+		s.take(node, got)
+		out = append(out, s.entries(got), failure(err))
+		for _, h := range slices.Clone(m.held) {
+			m.acts++
+			h.act = m.acts
+			b, err := m.state.Begin(ctx, actors.BeginRequest{
+				Task: h.task, Entry: h.Ref, Deliveries: h.Deliveries, Wake: h.wake, Consumer: m.node.Consumer,
+				Incarnation: m.node.Incarnation, Activation: h.act, MaxDeliveries: 3, Trial: true, Due: h.task.Due(s.names.Fields),
+			})
+			require.NoError(s.t, err)
+			out = append(out, s.begun(b))
+			switch b.Answer {
+			case actors.Run:
+				h.begun = b
+				out = append(out, end(s, m, h, c, true))
+			case actors.Queued:
+				m.drop(h.Ref)
+			default: // it stays pending
+			}
+		}
+		return fmt.Sprint(out...)
+	}
+}
+
+func message(t *rapid.T) actors.Mailing {
+	return actors.Mailing{
+		ID: rapid.SampledFrom([]string{"a", "a", "b{}:", "c"}).Draw(t, "id"), Name: rapid.SampledFrom([]string{"m", "m", "n:{}"}).Draw(t, "name"),
+		MessageID: rapid.SampledFrom([]string{"", "1", "2:"}).Draw(t, "message id"),
+		Payload:   []byte(rapid.SampledFrom([]string{"", "yes", strings.Repeat("long", 20)}).Draw(t, "payload")),
+	}
+}
+
+// waits end after half an hour, two hours, at once or never; what passes here is an hour.
+func waits(t *rapid.T) (all []actors.Wait) {
+	for range rapid.IntRange(0, 2).Draw(t, "count") {
+		w := actors.Wait{
+			Name: rapid.SampledFrom([]string{"w:1", "w/2"}).Draw(t, "wait"), Kind: actors.WaitKind(rapid.IntRange(1, 2).Draw(t, "kind")),
+			For:    rapid.SampledFrom([]time.Duration{-1, 0, 30 * time.Minute, 30 * time.Minute, 2 * time.Hour}).Draw(t, "for"),
+			Closes: rapid.Bool().Draw(t, "closes"),
+		}
+		for range rapid.IntRange(0, 2).Draw(t, "slots") {
+			w.Slots = append(w.Slots, actors.Slot{
+				Message: rapid.SampledFrom([]string{"m", "n:{}"}).Draw(t, "message"), Nth: rapid.IntRange(1, 2).Draw(t, "nth"),
+			})
+		}
+		all = append(all, w)
+	}
+	return all
+}
+
+func outcome(t *rapid.T) actors.Commit {
 	c := actors.Commit{TTL: 2 * time.Hour, DeadTTL: time.Hour, Index: rapid.Bool().Draw(t, "index")}
 	c.Outcome = rapid.SampledFrom([]messages.Outcome{
 		messages.Outcome_OUTCOME_COMPLETED, messages.Outcome_OUTCOME_RETRY, messages.Outcome_OUTCOME_RETRY, messages.Outcome_OUTCOME_REJECTED,
@@ -325,19 +444,29 @@ func commit(t *rapid.T, of func(func(*side, *member, *holding) any) func(*side) 
 		c.Reason, c.Detail = messages.Reason_REASON_REJECTED, rapid.SampledFrom([]string{"", "detail"}).Draw(t, "detail")
 	default: // nothing to say
 	}
-	acked := rapid.Bool().Draw(t, "acked")
-	return of(func(s *side, m *member, h *holding) any {
-		c := c
-		c.TaskID, c.Unit, c.Type, c.Fence, c.Entry = h.task.GetTaskId(), h.task.GetUnit(), h.task.GetType(), h.begun.Fence, h.Ref
-		err := m.state.Commit(context.Background(), c)
-		again := m.state.Commit(context.Background(), c)
-		if c.Outcome == messages.Outcome_OUTCOME_RETRY {
-			moment()
-		}
-		if err == nil && acked && c.Outcome != messages.Outcome_OUTCOME_INTERRUPTED {
-			m.drop(h.Ref)
-			require.NoError(s.t, m.stream.Ack(context.Background(), []messages.Ref{h.Ref}))
-		}
-		return fmt.Sprint(failure(err), failure(again))
-	})
+	if rapid.Bool().Draw(t, "waits") {
+		c.Waits = waits(t)
+		c.Doubt = rapid.SampledFrom([]string{"", "", "", "pay"}).Draw(t, "doubt")
+	}
+	return c
+}
+
+func commit(t *rapid.T, of func(func(*side, *member, *holding) any) func(*side) any) func(*side) any {
+	c, acked := outcome(t), rapid.Bool().Draw(t, "acked")
+	return of(func(s *side, m *member, h *holding) any { return end(s, m, h, c, acked) })
+}
+
+// end commits, twice, as after a lost reply.
+func end(s *side, m *member, h *holding, c actors.Commit, acked bool) any {
+	c.TaskID, c.Unit, c.Type, c.Fence, c.Entry = h.task.GetTaskId(), h.task.GetUnit(), h.task.GetType(), h.begun.Fence, h.Ref
+	err := m.state.Commit(context.Background(), c)
+	again := m.state.Commit(context.Background(), c)
+	if c.Outcome == messages.Outcome_OUTCOME_RETRY || len(c.Waits) > 0 {
+		moment()
+	}
+	if err == nil && acked && c.Outcome != messages.Outcome_OUTCOME_INTERRUPTED {
+		m.drop(h.Ref)
+		require.NoError(s.t, m.stream.Ack(context.Background(), []messages.Ref{h.Ref}))
+	}
+	return fmt.Sprint(failure(err), failure(again))
 }
