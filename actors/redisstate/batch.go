@@ -87,6 +87,7 @@ func (b *batcher) inOrder(ctx context.Context, calls []*call) error {
 	b.running.Add(1)
 	b.mu.Unlock()
 	defer b.running.Done()
+	slices.SortStableFunc(calls, (*call).like)
 	(&lane{batcher: b}).send(ctx, calls)
 	return nil
 }
@@ -177,6 +178,7 @@ func (l *lane) take() []*call {
 		return nil
 	}
 	batch := slices.Clone(b.waiting[:n])
+	slices.SortStableFunc(batch, (*call).like) // those of one script share a run of it
 	b.waiting, l.flying = b.waiting[n:], batch
 	return batch
 }

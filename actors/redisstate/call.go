@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"fmt"
-	"slices"
 	"sync"
 
 	"github.com/redis/go-redis/v9"
@@ -148,9 +147,9 @@ func (b *bundle) finish() bool {
 	return true
 }
 
-// exec sends the calls, those of one script together, and returns those whose script the server does not know.
+// exec sends the calls, neighbours of one script together, and returns those whose script the server does not know. The
+// sweeper may look at the same slice: its order stays.
 func (l *lane) exec(ctx context.Context, batch []*call, flags, texts bool) (unknown []*call) {
-	slices.SortStableFunc(batch, (*call).like)
 	pipe := l.rdb.Pipeline()
 	var bundles []*bundle
 	for len(batch) > 0 {

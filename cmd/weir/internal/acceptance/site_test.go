@@ -238,12 +238,20 @@ func (s *site) states(ids []string) []string {
 func (s *site) fields(ids []string, field string) []string {
 	s.t.Helper()
 	keys, out := s.keys(s.group), make([]string, len(ids))
-	cmds, err := s.rdb.Pipelined(s.t.Context(), func(p redis.Pipeliner) error {
-		for _, id := range ids {
-			p.HGet(s.t.Context(), keys.Task(id), field)
+	var cmds []redis.Cmder
+	var err error
+	// After a restart the client's pool repeats its last refusal for up to a second.
+	for end := time.Now().Add(3 * time.Second); ; time.Sleep(100 * time.Millisecond) {
+		cmds, err = s.rdb.Pipelined(s.t.Context(), func(p redis.Pipeliner) error {
+			for _, id := range ids {
+				p.HGet(s.t.Context(), keys.Task(id), field)
+			}
+			return nil
+		})
+		if err == nil || errors.Is(err, redis.Nil) || time.Now().After(end) {
+			break
 		}
-		return nil
-	})
+	}
 	if err != nil && !errors.Is(err, redis.Nil) {
 		require.NoError(s.t, err)
 	}
