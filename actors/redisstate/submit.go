@@ -2,6 +2,7 @@ package redisstate
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strings"
 	"time"
@@ -38,12 +39,24 @@ func (s *State) Submit(ctx context.Context, tasks []actors.Submission) ([]actors
 			a, err := submitAnswer(c)
 			c.recycle()
 			if err != nil {
-				return nil, fmt.Errorf("submit %d tasks: %w", n, err)
+				return nil, fmt.Errorf("submit %d tasks: %w", n, ended(ctx, err))
 			}
 			answers = append(answers, a)
 		}
 	}
 	return answers, nil
+}
+
+// ended says that a failure is the end of ctx where it is: the connection has the same deadline, and may see it first.
+func ended(ctx context.Context, err error) error {
+	cause := context.Cause(ctx)
+	if at, ok := ctx.Deadline(); cause == nil && ok && !time.Now().Before(at) {
+		cause = context.DeadlineExceeded
+	}
+	if cause == nil || errors.Is(err, cause) {
+		return err
+	}
+	return fmt.Errorf("%w: %w", cause, err)
 }
 
 func submitCall(b *binding, t actors.Submission) *call {
