@@ -60,6 +60,10 @@ package messages
 // time, which stands nowhere else, "c:<escaped id>:<escaped unit>" a unit to be cancelled, "q:<escaped id>" a look at what
 // waits for a task's owner.
 //
+// A dead letter in the stream `…:dead` has reason, detail, where the entry was (stream, entry, deliveries, wake), whose it was
+// (task_id, unit, type), its fields packed, and ends = 1 where the unit has FAILED with it: only such a letter brings its unit
+// back, or completes it. The entry of another comes back as its producer had added it.
+//
 // Schedules belong to the stream, not to a group. `{stream}:schedules` is a sorted set, escaped name → ms of the next tick,
 // +inf for none; it has no time to live. `{stream}:schedule:<escaped name>` is a hash:
 //

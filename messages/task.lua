@@ -186,11 +186,11 @@ local function end_trial(P, run, member)
   if life and redis.call('HGET', life, 'trial') == member then redis.call('HDEL', life, 'trial', 'trial_until') end
 end
 
--- letter writes a dead letter: header fields, then the entry's own fields packed to the byte. keep is its time to live
+-- letter writes a dead letter: header fields (ends: 1 where the unit has FAILED with it, and is its to bring back), then the entry's own fields packed to the byte. keep is its time to live
 -- in ms: older letters are trimmed, and the key goes when nothing is added for that long.
 local function letter(P, ms, keep, head, flat)
   local args = {P .. 'dead', 'MINID', '~', tostring(math.max(ms - keep, 0)), '*'}
-  for _, name in ipairs({'reason', 'detail', 'stream', 'entry', 'deliveries', 'wake', 'task_id', 'unit', 'type'}) do
+  for _, name in ipairs({'reason', 'detail', 'stream', 'entry', 'deliveries', 'wake', 'task_id', 'unit', 'type', 'ends'}) do
     args[#args + 1] = name
     args[#args + 1] = tostring(head[name] or '')
   end

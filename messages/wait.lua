@@ -138,7 +138,8 @@ local function wake(P, task, eunit, ms, keep)
   local copy = saved(task, eunit)
   if not copy then
     local detail = 'what it waited for is there, and the copy of its entry is gone'
-    letter(P, ms, keep, {reason = 'BODY_GONE', detail = detail, wake = had[3], task_id = unescape(eid), unit = unescape(eunit), type = kind})
+    letter(P, ms, keep, {reason = 'BODY_GONE', detail = detail, wake = had[3], task_id = unescape(eid), unit = unescape(eunit), type = kind,
+      ends = 1})
     fail(P, name, kind, ms, 'BODY_GONE', detail, keep)
     return false
   end

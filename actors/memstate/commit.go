@@ -196,6 +196,7 @@ func (k *committer) reject(reason messages.Reason, detail string) {
 	k.tx.Bury(k.c.DeadTTL, memstream.Letter{
 		Ref: k.c.Entry, Reason: reason, Detail: detail, Deliveries: k.tx.Deliveries(k.c.Entry), Wake: u.Wake,
 		TaskID: k.task.ID, Unit: u.Name, Type: u.Type, Fields: fields,
+		Ends: true,
 	})
 	k.tx.Note(k.task, "failed", cut(detail))
 	k.end(messages.State_STATE_FAILED)

@@ -96,7 +96,7 @@ func indexed(tx *memstream.Tx, q actors.TaskQuery, members iter.Seq[memstream.In
 			place:    -m.AtMS, first: actors.StateName(m.State) + ":" + messages.Escape(m.Type), second: memstream.Member(m.Task, m.Unit),
 		})
 	}
-	if q.State == 0 || q.State == messages.State_STATE_SCHEDULED {
+	if !q.Doubt && (q.State == 0 || q.State == messages.State_STATE_SCHEDULED) {
 		all = append(all, delayed(tx, q)...)
 	}
 	slices.SortFunc(all, listed.compare)

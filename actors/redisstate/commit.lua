@@ -145,7 +145,7 @@ else
 		local held = redis.pcall('XPENDING', KEYS[2], ARGV[12], ARGV[4], ARGV[4], 1)
 		letter(P, now, tonumber(ARGV[18]), {reason = reason, detail = detail ~= '' and detail or error_text, stream = KEYS[2],
 			entry = ARGV[4], deliveries = held[1] and held[1][4], wake = redis.call('HGET', task, u .. 'wake') or 0,
-			task_id = unescape(eid), unit = unescape(eunit), type = ARGV[11]}, flat)
+			task_id = unescape(eid), unit = unescape(eunit), type = ARGV[11], ends = 1}, flat)
 	end
 	drop_body()
 	redis.call('HINCRBY', P .. 'counts', string.lower(to), 1)

@@ -88,7 +88,7 @@ func (l *lister) indexed(ctx context.Context) error {
 			return l.delayed(ctx, from)
 		}
 	}
-	scheduled := l.q.State == messages.State_STATE_UNSPECIFIED || l.q.State == messages.State_STATE_SCHEDULED
+	scheduled := !l.q.Doubt && (l.q.State == messages.State_STATE_UNSPECIFIED || l.q.State == messages.State_STATE_SCHEDULED)
 	for range maxReads {
 		n := l.room()
 		marks, err := l.marks(ctx, sets, from, n)

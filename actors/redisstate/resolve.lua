@@ -45,7 +45,7 @@ if how == 'fail' then
 	local kind, flat = get(task, u .. 'type') or '', saved(task, eunit)
 	local detail = 'the effect of step ' .. step .. ' is in doubt: ' .. said
 	letter(P, now, keep, {reason = 'IN_DOUBT', detail = detail, stream = KEYS[2], entry = flat and control(flat, 'weir.origin') or '',
-		wake = had[4], task_id = unescape(eid), unit = unescape(eunit), type = kind}, flat)
+		wake = had[4], task_id = unescape(eid), unit = unescape(eunit), type = kind, ends = 1}, flat)
 	fail(P, eid .. ':' .. eunit, kind, now, 'IN_DOUBT', detail, keep)
 elseif not wake(P, task, eunit, now, keep) then
 	return {3}

@@ -264,12 +264,46 @@ func (w *world) Pass(t testing.TB, d time.Duration) {
 // Turn is a tick of the real thing, by a node that takes nothing.
 func (w *world) Turn(t testing.TB) {
 	t.Helper()
+	w.as(t, "00000000000000ee", "clock", func(s *redisstream.Stream) error {
+		_, err := s.Tick(t.Context(), streambridge.TickRequest{DeadTTL: time.Hour})
+		return err
+	})
+}
+
+// as lets a node do something.
+func (w *world) as(t testing.TB, incarnation, consumer string, do func(s *redisstream.Stream) error) {
+	t.Helper()
 	s := redisstream.New(w.rdb)
 	defer func() { require.NoError(t, s.Close()) }()
-	node := messages.Node{Incarnation: "00000000000000ee", Consumer: "clock", Lease: 24 * time.Hour, Beat: time.Hour, Types: []string{"none"}}
+	node := messages.Node{Incarnation: incarnation, Consumer: consumer, Lease: 24 * time.Hour, Beat: time.Hour, Types: []string{"none"}}
 	require.NoError(t, s.Open(t.Context(), w.names, node))
-	_, err := s.Tick(t.Context(), streambridge.TickRequest{DeadTTL: time.Hour})
-	require.NoError(t, err)
+	require.NoError(t, do(s))
+}
+
+func (w *world) Release(t testing.TB, incarnation, consumer string, ref messages.Ref, taskID, unit string) {
+	t.Helper()
+	w.as(t, incarnation, consumer, func(s *redisstream.Stream) error {
+		_, err := s.Release(t.Context(), []streambridge.Held{{Ref: ref, TaskID: taskID, Unit: unit}})
+		return err
+	})
+}
+
+func (w *world) Bury(t testing.TB, incarnation, consumer string, ref messages.Ref, taskID, unit, agentType string, reason messages.Reason, fail bool) {
+	t.Helper()
+	w.as(t, incarnation, consumer, func(s *redisstream.Stream) error {
+		return s.Bury(t.Context(), []streambridge.Burial{{
+			Ref: ref, Reason: reason, Detail: "set aside", TaskID: taskID, Unit: unit, Type: agentType, Fail: fail,
+		}})
+	})
+}
+
+func (w *world) Settle(t testing.TB, letterID, how string) error {
+	t.Helper()
+	s := redisstream.New(w.rdb)
+	require.NoError(t, s.Bind(w.names))
+	return s.Settle(t.Context(), letterID, map[string]streambridge.Settlement{
+		"retry": streambridge.Retry, "complete": streambridge.Complete, "drop": streambridge.Drop,
+	}[how])
 }
 
 func (w *world) Uncopy(t testing.TB, taskID, unit string) {

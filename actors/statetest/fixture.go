@@ -73,6 +73,12 @@ type World interface {
 	Pass(t testing.TB, d time.Duration)
 	// Turn is one turn of a node's clock, as its tick makes it: due retries go to the inbox, waits whose time is over end.
 	Turn(t testing.TB)
+	// Release lets the node of an incarnation and a consumer's name leave in good order, with one entry of a unit in its window.
+	Release(t testing.TB, incarnation, consumer string, ref messages.Ref, taskID, unit string)
+	// Bury lets a node set an entry aside that is pending with it: a dead letter, and with fail the end of its unit.
+	Bury(t testing.TB, incarnation, consumer string, ref messages.Ref, taskID, unit, agentType string, reason messages.Reason, fail bool)
+	// Settle ends a dead letter as an operator does: retry, complete or drop. The error is the answer of one that may not be.
+	Settle(t testing.TB, letterID, how string) error
 	// Uncopy removes the copy of a unit's entry, as nobody should.
 	Uncopy(t testing.TB, taskID, unit string)
 	// Standing lists what stands of a task, by what its key ends with (messages/layout.go: "" for the record, ":mail",

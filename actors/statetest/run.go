@@ -35,6 +35,10 @@ func Run(t *testing.T, fresh func(t *testing.T) Fixture) {
 			}
 		})
 	}
+	t.Run("Life", func(t *testing.T) {
+		t.Parallel()
+		theLifeOfAUnit(t, fresh)
+	})
 	t.Run("Property", func(t *testing.T) {
 		t.Parallel()
 		nothingIsLost(t, fresh)

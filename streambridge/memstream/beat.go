@@ -158,6 +158,7 @@ func (w *world) buryGone(ref messages.Ref, k unitKey, deliveries, now int64) {
 	}
 	w.bury(now, w.deadTTL, Letter{
 		Ref: ref, Reason: b.Reason, Detail: b.Detail, Deliveries: deliveries, TaskID: k.task, Unit: k.unit, Type: b.Type,
+		Ends: k.task != "",
 	})
 	if k.task != "" {
 		w.fail(b, now, w.deadTTL)

@@ -38,6 +38,7 @@ func (w *world) setAside(b streambridge.Burial, now int64, ttl time.Duration) {
 	w.bury(now, ttl, Letter{
 		Ref: b.Ref, Reason: b.Reason, Detail: b.Detail, Deliveries: b.Deliveries, Wake: b.Wake,
 		TaskID: b.TaskID, Unit: b.Unit, Type: b.Type, Fields: fields,
+		Ends: b.Fail && b.TaskID != "",
 	})
 	if b.Fail && b.TaskID != "" {
 		w.fail(b, now, ttl)

@@ -36,7 +36,7 @@ func (tx *Tx) Resolve(t *Task, u *Unit, ttl time.Duration, detail string) bool {
 	}
 	l := Letter{
 		Ref: messages.Ref{Stream: w.keys.Stream}, Reason: messages.Reason_REASON_IN_DOUBT, Detail: detail, Wake: u.Wake,
-		TaskID: t.ID, Unit: u.Name, Type: u.Type,
+		TaskID: t.ID, Unit: u.Name, Type: u.Type, Ends: true,
 	}
 	if c := w.copies[unitKey{t.ID, u.Name}]; c != nil {
 		l.Fields, l.Ref.ID = c.Fields, c.Origin

@@ -18,6 +18,8 @@ type Letter struct {
 	Wake               uint64
 	TaskID, Unit, Type string
 	Fields             []messages.Pair
+	// Ends says that the unit has FAILED with it, and is its to bring back.
+	Ends bool
 }
 
 // letters are the dead letters of a group, oldest first.

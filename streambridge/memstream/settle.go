@@ -40,8 +40,10 @@ func (s *Stream) Settle(ctx context.Context, id string, how streambridge.Settlem
 func (w *world) end(l *Letter, how streambridge.Settlement, now int64) error {
 	t := w.task(l.TaskID)
 	u := t.unit(l.Unit)
-	if l.Reason == messages.Reason_REASON_ID_CONFLICT || l.Type == "" && l.Reason != messages.Reason_REASON_BODY_GONE {
-		t, u = nil, nil // the record is other work's: of a conflict, and of a message, which has no type
+	if !l.Ends {
+		// Of a conflict, a message, or an entry that could not be decoded the record is other work's: such an entry comes back as
+		// its producer had added it.
+		t, u = nil, nil
 	}
 	switch how {
 	case streambridge.Retry:
@@ -63,10 +65,12 @@ func (w *world) revive(l *Letter, t *Task, u *Unit, now int64) error {
 		return fmt.Errorf("it has %d fields, an entry may have at most %d", len(l.Fields), messages.MaxFields)
 	}
 	var wake uint64
-	if u != nil {
-		if u.State == messages.State_STATE_FAILED {
-			w.renewUnit(t, u, now)
-		}
+	switch {
+	case u == nil:
+	case u.State != messages.State_STATE_FAILED:
+		return fmt.Errorf("its unit is %s: it has not failed", u.State)
+	default:
+		w.renewUnit(t, u, now)
 		wake = u.Wake
 	}
 	fields := withControl(l.Fields, l.TaskID, w.origin(l.Ref, l.Fields), wake)

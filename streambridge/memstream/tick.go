@@ -210,7 +210,7 @@ func (w *world) promote(task, unit string, now int64) bool {
 			Reason: messages.Reason_REASON_BODY_GONE, TaskID: task, Unit: unit, Type: u.Type,
 			Detail: what + ", and the copy of its entry is gone",
 		}
-		w.bury(now, w.deadTTL, Letter{Reason: b.Reason, Detail: b.Detail, TaskID: task, Unit: unit, Type: u.Type})
+		w.bury(now, w.deadTTL, Letter{Reason: b.Reason, Detail: b.Detail, TaskID: task, Unit: unit, Type: u.Type, Ends: true})
 		w.fail(b, now, w.deadTTL)
 		return false
 	}

@@ -172,7 +172,7 @@ func (w *world) wakeUnit(t *Task, unit string, now int64) bool {
 			Reason: messages.Reason_REASON_BODY_GONE, TaskID: t.ID, Unit: unit, Type: u.Type,
 			Detail: "what it waited for is there, and the copy of its entry is gone",
 		}
-		w.bury(now, w.deadTTL, Letter{Reason: b.Reason, Detail: b.Detail, Wake: u.Wake, TaskID: t.ID, Unit: unit, Type: u.Type})
+		w.bury(now, w.deadTTL, Letter{Reason: b.Reason, Detail: b.Detail, Wake: u.Wake, TaskID: t.ID, Unit: unit, Type: u.Type, Ends: true})
 		w.fail(b, now, w.deadTTL)
 		return false
 	}

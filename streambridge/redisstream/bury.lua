@@ -14,10 +14,11 @@ if not flat and ARGV[11] ~= '' then
   local eid, eunit = string.match(ARGV[11], '^([^:]*):(.*)$')
   flat = saved(P .. 'task:' .. eid, eunit)
 end
+local ends = ARGV[12] == '1' and ARGV[11] ~= ''
 letter(P, ms, keep, {
   reason = ARGV[6], detail = ARGV[7], stream = key, entry = id, deliveries = row[4], wake = ARGV[13],
-  task_id = ARGV[8], unit = ARGV[9], type = ARGV[10],
+  task_id = ARGV[8], unit = ARGV[9], type = ARGV[10], ends = ends and 1,
 }, flat)
-if ARGV[12] == '1' and ARGV[11] ~= '' then fail(P, ARGV[11], ARGV[10], ms, ARGV[6], ARGV[7], keep) end
+if ends then fail(P, ARGV[11], ARGV[10], ms, ARGV[6], ARGV[7], keep) end
 settle_entry(P, key, group, id)
 return 1

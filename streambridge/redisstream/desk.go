@@ -17,7 +17,7 @@ import (
 var (
 	errNoFields = errors.New("its entry's body was gone, there is nothing to retry with")
 	errTooMany  = fmt.Errorf("its entry has more than %d fields", messages.MaxFields)
-	errNotDead  = errors.New("its unit has not failed: it runs, waits or was cancelled")
+	errNotDead  = errors.New("its unit has not failed: it runs, waits, has succeeded or was cancelled")
 )
 
 // Status reads the group in one script that writes nothing. States counts what is indexed, SUCCEEDED as a running

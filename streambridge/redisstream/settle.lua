@@ -2,8 +2,8 @@
 -- KEYS[1] public stream
 -- ARGV: P, letter id, how (retry, complete, drop)
 -- Returns 1 when it is done, 0 when there is no such letter, 2 when a retry has no fields to retry with, 3 when the
---   unit is not FAILED (it runs, or ended otherwise) and completing it would contradict it, 4 when a retry has more
---   fields than an entry may have.
+--   unit is not FAILED (it runs, or ended otherwise) and the answer would contradict it, 4 when a retry has more fields
+--   than an entry may have.
 -- Atomic because the letter and the unit's state must agree. Repeated within a minute it answers 1 again.
 local P, id, how = ARGV[1], ARGV[2], ARGV[3]
 local told = P .. 'settled:' .. id
@@ -17,9 +17,9 @@ local head = dict(found[1][2])
 local eid, eunit = escape(head.task_id), escape(head.unit)
 local task, name = P .. 'task:' .. eid, eid .. ':' .. eunit
 local kept = redis.call('TYPE', task).ok -- a foreign key may have set it aside
--- The record is other work's: of a conflict, and of a message, which has no type.
-local other = head.reason == 'ID_CONFLICT' or head.type == '' and head.reason ~= 'BODY_GONE'
-local has = head.task_id ~= '' and not other and (kept == 'hash' or kept == 'none')
+-- Of a conflict, a message, or an entry that could not be decoded the record is other work's: such an entry comes back as its
+-- producer had added it.
+local has = head.ends == '1' and (kept == 'hash' or kept == 'none')
 local state, kind = false, false
 if has then
   local had = redis.call('HMGET', task, field(eunit, 'state'), field(eunit, 'type'))
@@ -31,7 +31,8 @@ if how == 'retry' then
   if #flat == 0 then return 2 end
   if #flat > 2000 then return 4 end
   local wake = 0
-  if state == 'FAILED' then
+  if state and state ~= 'FAILED' then return 3 end
+  if state then
     -- A fresh ledger, a fence that whoever still runs it does not have, and the checkpoints of what was done.
     opened(task)
     redis.call('HINCRBY', task, 'fence', 1)
@@ -53,8 +54,6 @@ if how == 'retry' then
     redis.call('HSET', task, field(eunit, 'state'), 'PENDING', field(eunit, 'updated'), ms)
     index(P, escape(kind or head.type), name, 'FAILED', 'PENDING', ms)
     note(task, ms, 'retried', 'from the dead letters')
-  elseif state then
-    wake = redis.call('HGET', task, field(eunit, 'wake')) or 0
   end
   local origin = head.entry
   if head.stream ~= KEYS[1] then origin = control(flat, 'weir.origin') or '' end
@@ -62,7 +61,7 @@ if how == 'retry' then
   if head.task_id == '' then flat = {unpack(flat, 3)} end
   to_inbox(P, flat)
 elseif how == 'complete' then
-  if has and state and state ~= 'FAILED' and state ~= 'SUCCEEDED' then return 3 end
+  if state and state ~= 'FAILED' and state ~= 'SUCCEEDED' then return 3 end
   if state == 'FAILED' then
     redis.call('HINCRBY', task, 'fence', 1)
     redis.call('HSET', task, field(eunit, 'state'), 'SUCCEEDED', field(eunit, 'updated'), ms)

@@ -129,7 +129,7 @@ local function gone(P, key, group, id, deliveries, name, ms, keep)
     local detail = 'somebody trimmed or deleted the entry while it was pending, and there was no copy'
     local head = {reason = 'BODY_GONE', detail = detail, stream = key, entry = id, deliveries = deliveries}
     if name then
-      head.task_id, head.unit = unescape(eid), unescape(eunit)
+      head.task_id, head.unit, head.ends = unescape(eid), unescape(eunit), 1
       head.type = redis.call('HGET', task, field(eunit, 'type')) or ''
     end
     letter(P, ms, keep, head)

@@ -142,7 +142,7 @@ for _, member in ipairs(ripe) do
     elseif waits then
       local detail = (had[1] == 'RETRYING' and 'to be retried' or 'to be run at its time') .. ', and the copy of its entry is gone'
       letter(P, ms, keep, {reason = 'BODY_GONE', detail = detail, task_id = unescape(eid), unit = unescape(eunit),
-        type = had[3] or ''})
+        type = had[3] or '', ends = 1})
       fail(P, rest, had[3] or '', ms, 'BODY_GONE', detail, keep)
     end
     redis.call('ZREM', due, member)
