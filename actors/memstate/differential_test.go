@@ -3,7 +3,9 @@ package memstate_test
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strconv"
+	"strings"
 	"testing"
 	"time"
 
@@ -35,6 +37,13 @@ func TestMemoryAnswersAsRedisDoes(t *testing.T) {
 			require.NoError(t, err)
 			for _, stream := range []string{name, keys.Inbox()} {
 				require.NoError(t, client.XGroupDestroy(ctx, stream, real.names.Group).Err())
+			}
+		}
+		real.pass = func(d time.Duration) {
+			keys, err := messages.NewKeys(real.names)
+			require.NoError(t, err)
+			for _, m := range client.ZRange(ctx, keys.Due(), 0, -1).Val() {
+				require.NoError(t, client.ZIncrBy(ctx, keys.Due(), -float64(d.Milliseconds()), m).Err())
 			}
 		}
 		sides := []*side{memory(t, name), real.start()}
@@ -90,6 +99,7 @@ func draw(t *rapid.T) move {
 		"nothing", "submit", "submit", "read", "read", "read", "begin", "begin", "begin", "begin", "begin", "begin", "begin", "begin",
 		"begin", "step", "commit", "commit", "commit", "ack", "beat", "beat", "tick", "sweep", "release", "kill", "kill", "kill", "kill", "kill",
 		"bury", "move", "settle", "remove", "trim", "lose", "cancel", "cancel", "take", "take", "quiet",
+		"send", "send", "send", "post", "deliver", "deliver", "pass", "pass", "work", "work", "work", "work", "work", "work",
 	}).Draw(t, "kind")
 	ctx := context.Background()
 	var do func(s *side) any
@@ -145,10 +155,12 @@ func draw(t *rapid.T) move {
 			err := m.state.Checkpoint(ctx, actors.Checkpoint{TaskID: h.task.GetTaskId(), Unit: h.task.GetUnit(), Fence: h.begun.Fence, Step: step})
 			steps, err2 := m.state.Steps(ctx, h.task.GetTaskId(), h.task.GetUnit())
 			require.NoError(s.t, err2)
-			return fmt.Sprint(failure(err), steps)
+			return fmt.Sprint(failure(err), timeless(steps))
 		})
 	case "commit":
 		do = commit(t, of)
+	case "work":
+		do = work(t, node)
 	case "ack":
 		do = of(func(s *side, m *member, h *holding) any {
 			m.drop(h.Ref)
@@ -239,6 +251,32 @@ func draw(t *rapid.T) move {
 			_, again := s.nodes[node].state.Cancel(ctx, c)
 			return fmt.Sprint(ended, failure(err), failure(again))
 		}
+	case "send":
+		m := message(t)
+		do = func(s *side) any {
+			got, err := s.nodes[node].state.Send(ctx, m)
+			again, err2 := s.nodes[node].state.Send(ctx, m)
+			return fmt.Sprint(got, failure(err), again, failure(err2))
+		}
+	case "post":
+		m, id := message(t), fmt.Sprint("post ", rapid.IntRange(0, 9999).Draw(t, "copy"))
+		do = func(s *side) any {
+			_, err := s.nodes[node].state.Submit(ctx, []actors.Submission{{ID: id, Fields: messages.Encode(&messages.Task{
+				TaskId: m.ID, Message: m.Name, EventId: m.MessageID, Payload: m.Payload,
+			}, messages.FieldNames{})}})
+			return failure(err)
+		}
+	case "deliver":
+		do = func(s *side) any {
+			m := s.nodes[node]
+			mail := m.mail
+			m.mail = nil
+			got, err := m.stream.Deliver(ctx, mail)
+			again, err2 := m.stream.Deliver(ctx, mail)
+			return fmt.Sprint(got, failure(err), again, failure(err2))
+		}
+	case "pass":
+		do = func(s *side) any { s.pass(time.Hour); return nil }
 	case "remove":
 		do = of(func(s *side, _ *member, h *holding) any { s.remove(h.Ref); return nil })
 	case "trim":
@@ -323,7 +361,77 @@ func submission(t *rapid.T) actors.Submission {
 	return sub
 }
 
-func commit(t *rapid.T, of func(func(*side, *member, *holding) any) func(*side) any) func(*side) any {
+// work reads what there is, after a tick, begins all of it and commits what may run: what single moves seldom come to.
+func work(t *rapid.T, node int) func(*side) any {
+	var sub *actors.Submission
+	if rapid.Bool().Draw(t, "submit") {
+		s := submission(t)
+		sub = &s
+	}
+	tick, c := rapid.Bool().Draw(t, "tick"), outcome(t)
+	c.Outcome = rapid.SampledFrom([]messages.Outcome{c.Outcome, messages.Outcome_OUTCOME_PARKED}).Draw(t, "or parked")
+	ctx := context.Background()
+	return func(s *side) any {
+		m, out := s.nodes[node], []any{}
+		if sub != nil {
+			_, err := m.state.Submit(ctx, []actors.Submission{*sub})
+			require.NoError(s.t, err)
+		}
+		if tick {
+			out = append(out, sweep(s, node, streambridge.TickRequest{Room: 5, StrayAfter: time.Hour, DeadTTL: time.Hour}))
+		}
+		got, err := m.stream.Read(ctx, 10, -1)
+		s.take(node, got)
+		out = append(out, s.entries(got), failure(err))
+		for _, h := range slices.Clone(m.held) {
+			m.acts++
+			h.act = m.acts
+			b, err := m.state.Begin(ctx, actors.BeginRequest{
+				Task: h.task, Entry: h.Ref, Deliveries: h.Deliveries, Wake: h.wake, Consumer: m.node.Consumer,
+				Incarnation: m.node.Incarnation, Activation: h.act, MaxDeliveries: 3, Trial: true, Due: h.task.Due(s.names.Fields),
+			})
+			require.NoError(s.t, err)
+			out = append(out, s.begun(b))
+			switch b.Answer {
+			case actors.Run:
+				h.begun = b
+				out = append(out, end(s, m, h, c, true))
+			case actors.Queued:
+				m.drop(h.Ref)
+			default: // it stays pending
+			}
+		}
+		return fmt.Sprint(out...)
+	}
+}
+
+func message(t *rapid.T) actors.Mailing {
+	return actors.Mailing{
+		ID: rapid.SampledFrom([]string{"a", "a", "b{}:", "c"}).Draw(t, "id"), Name: rapid.SampledFrom([]string{"m", "m", "n:{}"}).Draw(t, "name"),
+		MessageID: rapid.SampledFrom([]string{"", "1", "2:"}).Draw(t, "message id"),
+		Payload:   []byte(rapid.SampledFrom([]string{"", "yes", strings.Repeat("long", 20)}).Draw(t, "payload")),
+	}
+}
+
+// waits end after half an hour, two hours, at once or never; what passes here is an hour.
+func waits(t *rapid.T) (all []actors.Wait) {
+	for range rapid.IntRange(0, 2).Draw(t, "count") {
+		w := actors.Wait{
+			Name: rapid.SampledFrom([]string{"w:1", "w/2"}).Draw(t, "wait"), Kind: actors.WaitKind(rapid.IntRange(1, 2).Draw(t, "kind")),
+			For:    rapid.SampledFrom([]time.Duration{-1, 0, 30 * time.Minute, 30 * time.Minute, 2 * time.Hour}).Draw(t, "for"),
+			Closes: rapid.Bool().Draw(t, "closes"),
+		}
+		for range rapid.IntRange(0, 2).Draw(t, "slots") {
+			w.Slots = append(w.Slots, actors.Slot{
+				Message: rapid.SampledFrom([]string{"m", "n:{}"}).Draw(t, "message"), Nth: rapid.IntRange(1, 2).Draw(t, "nth"),
+			})
+		}
+		all = append(all, w)
+	}
+	return all
+}
+
+func outcome(t *rapid.T) actors.Commit {
 	c := actors.Commit{TTL: 2 * time.Hour, DeadTTL: time.Hour, Index: rapid.Bool().Draw(t, "index")}
 	c.Outcome = rapid.SampledFrom([]messages.Outcome{
 		messages.Outcome_OUTCOME_COMPLETED, messages.Outcome_OUTCOME_RETRY, messages.Outcome_OUTCOME_RETRY, messages.Outcome_OUTCOME_REJECTED,
@@ -340,19 +448,28 @@ func commit(t *rapid.T, of func(func(*side, *member, *holding) any) func(*side) 
 		c.Doubt = rapid.SampledFrom([]string{"", "s1", "s1", "s:2"}).Draw(t, "doubt")
 	default: // nothing to say
 	}
-	acked := rapid.Bool().Draw(t, "acked")
-	return of(func(s *side, m *member, h *holding) any {
-		c := c
-		c.TaskID, c.Unit, c.Type, c.Fence, c.Entry = h.task.GetTaskId(), h.task.GetUnit(), h.task.GetType(), h.begun.Fence, h.Ref
-		err := m.state.Commit(context.Background(), c)
-		again := m.state.Commit(context.Background(), c)
-		if c.Outcome == messages.Outcome_OUTCOME_RETRY {
-			moment()
-		}
-		if err == nil && acked && c.Outcome != messages.Outcome_OUTCOME_INTERRUPTED {
-			m.drop(h.Ref)
-			require.NoError(s.t, m.stream.Ack(context.Background(), []messages.Ref{h.Ref}))
-		}
-		return fmt.Sprint(failure(err), failure(again))
-	})
+	if rapid.Bool().Draw(t, "waits") {
+		c.Waits = waits(t)
+	}
+	return c
+}
+
+func commit(t *rapid.T, of func(func(*side, *member, *holding) any) func(*side) any) func(*side) any {
+	c, acked := outcome(t), rapid.Bool().Draw(t, "acked")
+	return of(func(s *side, m *member, h *holding) any { return end(s, m, h, c, acked) })
+}
+
+// end commits, twice, as after a lost reply.
+func end(s *side, m *member, h *holding, c actors.Commit, acked bool) any {
+	c.TaskID, c.Unit, c.Type, c.Fence, c.Entry = h.task.GetTaskId(), h.task.GetUnit(), h.task.GetType(), h.begun.Fence, h.Ref
+	err := m.state.Commit(context.Background(), c)
+	again := m.state.Commit(context.Background(), c)
+	if c.Outcome == messages.Outcome_OUTCOME_RETRY || len(c.Waits) > 0 {
+		moment()
+	}
+	if err == nil && acked && c.Outcome != messages.Outcome_OUTCOME_INTERRUPTED {
+		m.drop(h.Ref)
+		require.NoError(s.t, m.stream.Ack(context.Background(), []messages.Ref{h.Ref}))
+	}
+	return fmt.Sprint(failure(err), failure(again))
 }

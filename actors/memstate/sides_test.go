@@ -36,6 +36,7 @@ type side struct {
 	remove func(ref messages.Ref)
 	trim   func(n int)
 	lose   func()
+	pass   func(d time.Duration) // for all that is due
 
 	nodes [nodes]*member
 	seen  map[messages.Ref]string // entries by order of appearance, the same on both sides
@@ -49,6 +50,7 @@ type member struct {
 	state  actors.State
 	node   messages.Node
 	held   []*holding
+	mail   []streambridge.Mail
 	acts   uint64
 }
 
@@ -94,6 +96,14 @@ func memory(t *rapid.T, name string) *side {
 	s.remove = func(ref messages.Ref) { server.Delete(ref) }
 	s.trim = func(n int) { server.Trim(name, n) }
 	s.lose = func() { server.GroupLost(s.names) }
+	s.pass = func(d time.Duration) {
+		keys, err := messages.NewKeys(s.names)
+		require.NoError(t, err)
+		require.NoError(t, server.Stream().Script(context.Background(), "pass", keys, s.names.Group, func(tx *memstream.Tx) error {
+			tx.Hasten(d)
+			return nil
+		}))
+	}
 	return s.start()
 }
 
@@ -131,6 +141,13 @@ func (s *side) take(i int, entries []streambridge.Entry) {
 		inbox := e.Stream != s.names.Stream
 		task, wake, err := messages.Decode(e.Fields, e.Ref, messages.DecodeOptions{Names: s.names.Fields, Inbox: inbox})
 		require.NoError(s.t, err)
+		if task.GetMessage() != "" {
+			m.mail = slices.DeleteFunc(m.mail, func(known streambridge.Mail) bool { return known.Ref == e.Ref })
+			m.mail = append(m.mail, streambridge.Mail{
+				Ref: e.Ref, TaskID: task.GetTaskId(), Name: task.GetMessage(), MessageID: task.GetEventId(), Payload: task.GetPayload(),
+			})
+			continue
+		}
 		m.acts++
 		m.held = append(m.held, &holding{Entry: e, task: task, wake: wake, act: m.acts})
 	}
@@ -227,10 +244,13 @@ func (s *side) record(id string) string {
 		u := &r.Units[i]
 		one, err := s.nodes[0].state.Unit(context.Background(), id, u.Unit)
 		require.NoError(s.t, err)
-		steps := u.Steps
-		u.Steps = nil
+		steps, waits := timeless(u.Steps), u.Waits
+		for i := range waits {
+			waits[i].Since, waits[i].Deadline = time.Time{}, waits[i].Deadline.Round(24*365*time.Hour)
+		}
+		u.Steps, u.Waits = nil, nil
 		require.Equal(s.t, u, one, "the unit alone")
-		u.Steps = steps
+		u.Steps, u.Waits = steps, waits
 		u.Created, u.Began, u.Updated, u.Due, u.Error = time.Time{}, time.Time{}, time.Time{}, time.Time{}, s.text(u.Error)
 	}
 	entry := s.ref(messages.Ref{Stream: s.names.Stream, ID: r.EntryID})
@@ -291,6 +311,17 @@ func (s *side) status() string {
 	return fmt.Sprintf("%+v", st)
 }
 
+// timeless are checkpoints without what differs by time.
+func timeless(steps []messages.Step) []messages.Step {
+	for i := range steps {
+		if steps[i].Status == messages.StepWaited {
+			steps[i].BeganMS, steps[i].EndedMS = 0, 0
+		}
+	}
+	slices.SortFunc(steps, func(a, b messages.Step) int { return strings.Compare(a.Name, b.Name) })
+	return steps
+}
+
 // failure is an error's kind.
 func failure(err error) string {
 	if none, ok := errors.AsType[*actors.NoDoubtError](err); ok {
@@ -300,7 +331,8 @@ func failure(err error) string {
 		return fmt.Sprint(actors.ErrEnded, *ended)
 	}
 	for _, kind := range []error{
-		actors.ErrLeaseLost, actors.ErrConflict, actors.ErrBacklogFull, actors.ErrNoTask, actors.ErrBodyGone, actors.ErrNoSchedule, streambridge.ErrGroupLost,
+		actors.ErrLeaseLost, actors.ErrResume, actors.ErrAnswered, actors.ErrEnded, actors.ErrConflict, actors.ErrBacklogFull, actors.ErrNoTask,
+		actors.ErrBodyGone, actors.ErrNoSchedule, streambridge.ErrGroupLost,
 		streambridge.ErrUsurped, streambridge.ErrNoLetter,
 	} {
 		if errors.Is(err, kind) {

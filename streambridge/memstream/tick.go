@@ -94,14 +94,14 @@ func (s *Stream) roll(w *world, now int64, t *streambridge.Tick) (dead []string)
 }
 
 // sweep reports our own entries that nobody has renewed: a reply was lost, or an earlier incarnation left them. It returns
-// how many it handled.
+// how many it handed out.
 func (s *Stream) sweep(w *world, now int64, req streambridge.TickRequest, t *streambridge.Tick) (n int) {
 	after := max(req.StrayAfter, time.Millisecond) // nothing that was renewed a moment ago is a stray
 	me := s.open.node.Consumer
 	for _, stream := range w.streams() {
 		for _, id := range w.read(stream).idle(now, after, req.Room-n, me) {
-			n++
 			if e := w.handOut(stream, id, me, 0, now, t); e != nil {
+				n++
 				t.Strays = append(t.Strays, *e)
 			}
 		}
