@@ -20,11 +20,14 @@ end
 -- holds says whether a packed wait has that slot, without taking it apart.
 local function holds(packed, slot) return string.find(packed, 'slot,' .. #slot .. ':' .. slot .. ',', 1, true) end
 
--- open_waits lists the fields of a task's open waits in an order that is the same on every server.
-local function open_waits(task)
-  local fields = redis.call('HKEYS', task .. ':waits')
-  table.sort(fields)
-  return fields
+-- open_waits finds the open waits that have a slot: {field, packed}, in an order that is the same on every server.
+local function open_waits(task, slot)
+  local flat, found = redis.call('HGETALL', task .. ':waits'), {}
+  for i = 1, #flat, 2 do
+    if holds(flat[i + 1], slot) then found[#found + 1] = {flat[i], flat[i + 1]} end
+  end
+  table.sort(found, function(a, b) return a[1] < b[1] end)
+  return found
 end
 
 -- untie is called by every script that ends a unit of a task with `ties`, once its final state is written: what stands
@@ -203,9 +206,9 @@ local function end_wait(P, task, eunit, ename, w, flat, timeout, ms)
   note(task, ms, not timeout and 'answered' or w.kind == 'timer' and 'slept' or 'timed_out', string.sub(unescape(ename), 1, 300))
 end
 
--- look_at ends an open wait if it is over, and says whether it was. packed is the wait where the caller has read it.
-local function look_at(P, task, eunit, ename, ms, packed)
-  packed = packed or redis.call('HGET', task .. ':waits', eunit .. ':' .. ename)
+-- look_at ends an open wait if it is over, and says whether it was.
+local function look_at(P, task, eunit, ename, ms)
+  local packed = redis.call('HGET', task .. ':waits', eunit .. ':' .. ename)
   if not packed then return false end
   local at = redis.call('ZSCORE', P .. 'due', 'w:' .. string.sub(task, #P + 6) .. ':' .. eunit .. ':' .. ename)
   local w = read_wait(packed)
@@ -273,16 +276,13 @@ local function send(P, task, ename, id, content_type, payload, ttl, most, ms, ke
   local count = tonumber(redis.call('HGET', mail, 'n:' .. ename) or 0)
   local slot = string.format('%s:%d', ename, count + 1)
   local hit = {}
-  for _, f in ipairs(open_waits(task)) do
-    local packed = redis.call('HGET', task .. ':waits', f)
-    if packed and holds(packed, slot) then
-      local eunit, name = string.match(f, '^([^:]*):(.*)$')
-      local at = redis.call('ZSCORE', P .. 'due', 'w:' .. string.sub(task, #P + 6) .. ':' .. f)
-      if not at or tonumber(at) > ms then
-        hit[#hit + 1] = {eunit, name, packed}
-      elseif look_at(P, task, eunit, name, ms, packed) then -- its time is over, and no tick has seen it yet
-        wake(P, task, eunit, ms, keep)
-      end
+  for _, w in ipairs(open_waits(task, slot)) do
+    local eunit, name = string.match(w[1], '^([^:]*):(.*)$')
+    local at = redis.call('ZSCORE', P .. 'due', 'w:' .. string.sub(task, #P + 6) .. ':' .. w[1])
+    if not at or tonumber(at) > ms then
+      hit[#hit + 1] = {eunit, name}
+    elseif look_at(P, task, eunit, name, ms) then -- its time is over, and no tick has seen it yet
+      wake(P, task, eunit, ms, keep)
     end
   end
   if is_over(task) then
@@ -308,7 +308,7 @@ local function send(P, task, ename, id, content_type, payload, ttl, most, ms, ke
     redis.call('PEXPIRE', mail, math.max(redis.call('PTTL', mail), ttl))
   end
   for _, h in ipairs(hit) do
-    if look_at(P, task, h[1], h[2], ms, h[3]) then wake(P, task, h[1], ms, keep) end
+    if look_at(P, task, h[1], h[2], ms) then wake(P, task, h[1], ms, keep) end
   end
   return {1, count + 1}
 end

@@ -70,6 +70,33 @@ func TestKeysExpire(t *testing.T) {
 		_, err = s.Cancel(ctx, actors.Cancellation{ID: id, Reason: strings.Repeat("r", 999)})
 		require.NoError(t, err)
 	}
+	_, err = s.Send(ctx, actors.Mailing{ID: "nobody", Name: "m"})
+	require.NoError(t, err)
+	for _, id := range []string{"waited", "timed"} { // one gets its message, one its time
+		req, b := begun(t, w, s, id)
+		parked := completion(req, b, "")
+		parked.Outcome = messages.Outcome_OUTCOME_PARKED
+		parked.Waits = []actors.Wait{
+			{Name: "m", Kind: actors.WaitFirst, For: time.Hour, Closes: true, Slots: []actors.Slot{{Message: "m", Nth: 1}}},
+			{Name: "open", Kind: actors.WaitFirst, For: 2 * time.Hour},
+		}
+		require.NoError(t, s.Commit(ctx, parked))
+		if id == "waited" {
+			_, err = s.Send(ctx, actors.Mailing{ID: id, Name: "m", Payload: make([]byte, 999)})
+			require.NoError(t, err)
+		} else {
+			w.Pass(t, time.Hour)
+			_, err = s.Send(ctx, actors.Mailing{ID: id, Name: "m"})
+			require.ErrorIs(t, err, actors.ErrAnswered)
+		}
+		req.Entry, req.Wake, req.Activation = w.TakeInbox(t, "c")[0].Ref, 1, 2
+		b, err = s.Begin(ctx, req)
+		require.NoError(t, err)
+		require.NoError(t, s.Commit(ctx, completion(req, b, "")))
+		_, err = s.Send(ctx, actors.Mailing{ID: id, Name: "other"})
+		require.ErrorIs(t, err, actors.ErrEnded)
+	}
+	require.Empty(t, w.Due(t))
 	from := []actors.Tokens{{Bucket: "b", N: 1, Rate: actors.Rate{Tokens: 1, Per: time.Minute}}}
 	for _, effect := range []string{"goes", "waits"} {
 		_, err = s.Take(ctx, actors.Taking{Effect: effect, Run: 1, From: from})
@@ -157,6 +184,40 @@ func TestRecordReadsAsDocumented(t *testing.T) {
 		"fence": "1", "state": "SUCCEEDED", "type": "noop", "work": messages.WorkHash("noop", []byte("p")),
 		"run": node + ":1", "fence_at": "1", "ctype": "text/plain", "result": "ok",
 	}, h)
+}
+
+// What a task waits for, and its mail, are readable too.
+func TestWaitsReadAsDocumented(t *testing.T) {
+	srv := redistest.Shared(t)
+	w := newWorld(t, srv.Client())
+	s := w.state(t, srv.Client())
+	req, b := begun(t, w, s, "a")
+	c := completion(req, b, "")
+	c.Outcome = messages.Outcome_OUTCOME_PARKED
+	c.Waits = []actors.Wait{
+		{Name: "both: of", Kind: actors.WaitAll, For: time.Hour, Slots: []actors.Slot{{Message: "yes:", Nth: 1}, {Message: "yes:", Nth: 2}}},
+		{Name: "own", Kind: actors.WaitFirst, For: -1, Closes: true, Slots: []actors.Slot{{Message: "own", Nth: 1}}},
+	}
+	require.NoError(t, s.Commit(t.Context(), c))
+	_, err := s.Send(t.Context(), actors.Mailing{ID: "a", Name: "yes:", MessageID: "m{1}", ContentType: "text/plain", Payload: []byte("by ada")})
+	require.NoError(t, err)
+	key := w.keys.Task("a")
+	open, err := srv.Client().HGetAll(t.Context(), key+":waits").Result()
+	require.NoError(t, err)
+	since := open[":own"][len("5:since,13:"):][:13]
+	require.Equal(t, map[string]string{
+		":both%3A of": "5:since,13:" + since + ",4:kind,3:all,4:slot,8:yes%3A:1,4:slot,8:yes%3A:2,",
+		":own":        "5:since,13:" + since + ",4:kind,5:first,4:slot,5:own:1,6:closes,1:1,",
+	}, open)
+	mail, err := srv.Client().HGetAll(t.Context(), key+":mail").Result()
+	require.NoError(t, err)
+	require.Equal(t, map[string]string{
+		"n:yes%3A": "1", "m:yes%3A:1": "1 text/plain\nby ada", "i:yes%3A:m%7B1%7D": "1", "arrivals": "1", "unread": "1",
+	}, mail)
+	require.Contains(t, w.Due(t), "w:a::both%3A of")
+	ties, err := srv.Client().HGet(t.Context(), key, "ties").Result()
+	require.NoError(t, err)
+	require.Equal(t, "1", ties)
 }
 
 // A checkpoint that was damaged is an error of its own task, and the desk shows it.

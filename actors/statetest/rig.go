@@ -74,10 +74,16 @@ func (r *rig) fromInbox(task *messages.Task, node string) *work {
 	r.t.Helper()
 	got := r.World.TakeInbox(r.t, consumerOf(node))
 	require.Len(r.t, got, 1, "entries in the inbox")
-	require.Equal(r.t, task.GetTaskId(), got[0].Field(messages.ControlID))
-	require.Equal(r.t, "kept \x00\xff", got[0].Field("x-own"), "the producer's own field")
-	w := &work{rig: r, task: task, ref: got[0].Ref, deliveries: 1, node: node, act: 1}
-	_, err := fmt.Sscan(got[0].Field(messages.ControlWake), &w.wake)
+	return r.received(got[0], task, node)
+}
+
+// received is an entry of the inbox, for task, in the hands of node.
+func (r *rig) received(d Delivery, task *messages.Task, node string) *work {
+	r.t.Helper()
+	require.Equal(r.t, task.GetTaskId(), d.Field(messages.ControlID))
+	require.Equal(r.t, "kept \x00\xff", d.Field("x-own"), "the producer's own field")
+	w := &work{rig: r, task: task, ref: d.Ref, deliveries: 1, node: node, act: 1}
+	_, err := fmt.Sscan(d.Field(messages.ControlWake), &w.wake)
 	require.NoError(r.t, err)
 	return w
 }

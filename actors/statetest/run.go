@@ -43,4 +43,8 @@ func Run(t *testing.T, fresh func(t *testing.T) Fixture) {
 		t.Parallel()
 		nothingIsLost(t, fresh)
 	})
+	t.Run("Waits", func(t *testing.T) {
+		t.Parallel()
+		noWaitIsMissed(t, fresh)
+	})
 }

@@ -160,6 +160,27 @@ func TestTaskView(t *testing.T) {
 	}
 }
 
+func TestWhatATaskWaitsFor(t *testing.T) {
+	at := time.UnixMilli(1_700_000_000_000)
+	slots := []messages.Slot{{Message: "yes", Nth: 1}, {Message: "yes", Nth: 2}}
+	r := &actors.TaskRecord{ID: "t", Unread: 2, Units: []actors.UnitRecord{{State: messages.State_STATE_WAITING, Type: "x", Waits: []actors.WaitRecord{
+		{Name: "approve", Kind: messages.WaitFirst, Slots: []messages.Slot{{Message: "approve", Nth: 1}}, Since: at, Deadline: at},
+		{Name: "both", Kind: messages.WaitAll, Slots: slots, Since: at},
+		{Name: "nap", Kind: messages.WaitTimer, Since: at, Deadline: at},
+	}}}}
+	v := newTaskView(r)
+	b, err := json.Marshal(v)
+	require.NoError(t, err)
+	require.Contains(t, string(b), `"waiting_for":[{"wait":"approve","kind":"first","messages":[{"message":"approve","nth":1}],`+
+		`"since":"2023-11-14T22:13:20Z","deadline":"2023-11-14T22:13:20Z"},`)
+	require.Contains(t, string(b), `"unread":2`)
+	var out bytes.Buffer
+	require.NoError(t, showTask(&out, r, v))
+	for _, want := range []string{`waits for +approve, until`, `waits for +both: all of yes, yes \(2\)`, `waits for +nap: its time, until`, `unread +2 messages`} {
+		require.Regexp(t, want, out.String())
+	}
+}
+
 func TestAFoundStep(t *testing.T) {
 	r := &actors.TaskRecord{ID: "t", Units: []actors.UnitRecord{{
 		State: messages.State_STATE_FAILED, Ledger: actors.Ledger{Failures: 1},

@@ -120,6 +120,9 @@ func showTask(out io.Writer, r *actors.TaskRecord, v taskView) error {
 	if v.Queued > 0 {
 		row(w, "queued", plural(int(v.Queued), "entry that waits for the owner"))
 	}
+	if v.Unread > 0 {
+		row(w, "unread", plural(int(v.Unread), "message"))
+	}
 	for _, s := range v.Waits {
 		what := "waits"
 		if s.Unit != "" {
@@ -174,6 +177,9 @@ func showUnit(out io.Writer, u actors.UnitRecord, v unitView) error {
 	}
 	if !u.Due.IsZero() {
 		row(w, "due", clock(u.Due)+" (in "+age(time.Until(u.Due))+")")
+	}
+	for _, wait := range v.WaitingFor {
+		row(w, "waits for", wait)
 	}
 	if len(u.Result) > 0 {
 		row(w, "result", showBytes(u.Result, 160))

@@ -3,6 +3,7 @@ package cli
 import (
 	"encoding/json"
 	"mime"
+	"strconv"
 	"strings"
 	"time"
 	"unicode/utf8"
@@ -53,9 +54,11 @@ type taskView struct {
 	Waits []standing `json:"waits_for_type,omitempty"`
 	// DeadLetter is the newest one of a task that was never begun.
 	DeadLetter *letterView `json:"dead_letter,omitempty"`
-	TTLMS      int64       `json:"ttl_ms,omitempty"`
-	Units      []unitView  `json:"units"`
-	Timeline   []lineView  `json:"timeline"`
+	// Unread are the messages to it that nothing has waited for yet.
+	Unread   int64      `json:"unread,omitempty"`
+	TTLMS    int64      `json:"ttl_ms,omitempty"`
+	Units    []unitView `json:"units"`
+	Timeline []lineView `json:"timeline"`
 }
 
 type unitView struct {
@@ -73,8 +76,47 @@ type unitView struct {
 	Error  string `json:"error,omitempty"`
 	Reason string `json:"reason,omitempty"`
 	// Doubt is the step whose effect is unknown.
-	Doubt string     `json:"doubt,omitempty"`
-	Steps []stepView `json:"steps"`
+	Doubt string `json:"doubt,omitempty"`
+	// WaitingFor is what it waits for now, also beside a retry.
+	WaitingFor []waitView `json:"waiting_for,omitempty"`
+	Steps      []stepView `json:"steps"`
+}
+
+// waitView is an open wait.
+type waitView struct {
+	Wait     string            `json:"wait"`
+	Kind     messages.WaitKind `json:"kind"`
+	Messages []messages.Slot   `json:"messages,omitempty"`
+	Children []string          `json:"children,omitempty"`
+	Since    *time.Time        `json:"since,omitempty"`
+	Deadline *time.Time        `json:"deadline,omitempty"`
+}
+
+// String says what ends the wait.
+func (v waitView) String() string {
+	var names []string
+	for _, m := range v.Messages {
+		name := m.Message
+		if m.Nth > 1 {
+			name += " (" + strconv.Itoa(m.Nth) + ")"
+		}
+		names = append(names, name)
+	}
+	names = append(names, v.Children...)
+	text := v.Wait
+	switch {
+	case v.Kind == messages.WaitTimer:
+		text += ": its time"
+	case len(names) != 1 || names[0] != v.Wait:
+		text += ": " + string(v.Kind) + " of " + strings.Join(names[:min(len(names), 5)], ", ")
+		if len(names) > 5 {
+			text += ", …"
+		}
+	}
+	if v.Deadline != nil {
+		text += ", until " + clock(*v.Deadline)
+	}
+	return oneLine(text, 200)
 }
 
 type stepView struct {
@@ -113,7 +155,7 @@ func millis(ms int64) *time.Time {
 
 func newTaskView(r *actors.TaskRecord) taskView {
 	v := taskView{
-		TaskID: r.ID, Owner: r.Owner, Fence: r.Fence, Queued: r.Queued, EntryID: r.EntryID, TTLMS: r.TTL.Milliseconds(),
+		TaskID: r.ID, Owner: r.Owner, Fence: r.Fence, Queued: r.Queued, Unread: r.Unread, EntryID: r.EntryID, TTLMS: r.TTL.Milliseconds(),
 		Units: []unitView{}, Timeline: []lineView{},
 	}
 	for _, u := range r.Units {
@@ -134,6 +176,11 @@ func newUnitView(u actors.UnitRecord) unitView {
 		CreatedAt: moment(u.Created), BeganAt: moment(u.Began), UpdatedAt: moment(u.Updated), DueAt: moment(u.Due),
 		ContentType: u.ContentType, content: newContent(u.ContentType, u.Result),
 		Error: u.Error, Reason: actors.ReasonName(u.Reason), Doubt: u.Doubt, Steps: []stepView{},
+	}
+	for _, w := range u.Waits {
+		v.WaitingFor = append(v.WaitingFor, waitView{
+			Wait: w.Name, Kind: w.Kind, Messages: w.Slots, Children: w.Children, Since: moment(w.Since), Deadline: moment(w.Deadline),
+		})
 	}
 	for _, s := range u.Steps {
 		step := stepView{
