@@ -60,13 +60,13 @@ func (p *waitProperty) anyUnit(rt *rapid.T) string {
 }
 
 // running draws a unit that runs.
-func (p *waitProperty) running(rt *rapid.T) (string, *waitingUnit, *hand) {
+func (p *waitProperty) running(rt *rapid.T) (*waitingUnit, *hand) {
 	name := p.anyUnit(rt)
 	u := p.book.unit(name)
 	if u.state != messages.State_STATE_RUNNING {
 		rt.Skip("it does not run")
 	}
-	return name, u, p.hands[name]
+	return u, p.hands[name]
 }
 
 // goOn begins a unit that has an entry.
@@ -113,7 +113,7 @@ func (p *waitProperty) waits(rt *rapid.T, least int) (all []actors.Wait) {
 }
 
 func (p *waitProperty) park(rt *rapid.T) {
-	_, u, h := p.running(rt)
+	u, h := p.running(rt)
 	c := h.work.parked(h.begun, p.waits(rt, 1)...)
 	want := error(nil)
 	if p.book.commit(u, c.Waits) {
@@ -133,7 +133,7 @@ func (p *waitProperty) park(rt *rapid.T) {
 }
 
 func (p *waitProperty) retry(rt *rapid.T) {
-	_, u, h := p.running(rt)
+	u, h := p.running(rt)
 	c := h.work.retry(h.begun, 1000*time.Hour)
 	c.Waits = p.waits(rt, 0)
 	p.book.commit(u, c.Waits)
@@ -145,7 +145,7 @@ func (p *waitProperty) retry(rt *rapid.T) {
 
 // crash begins anew with a fresh actor; the old one's commit is refused.
 func (p *waitProperty) crash(rt *rapid.T) {
-	_, _, h := p.running(rt)
+	_, h := p.running(rt)
 	old := h.work.parked(h.begun, catalogue["nap"])
 	h.work.act++
 	h.begun = h.work.run()
@@ -153,7 +153,7 @@ func (p *waitProperty) crash(rt *rapid.T) {
 }
 
 func (p *waitProperty) end(rt *rapid.T) {
-	_, u, h := p.running(rt)
+	u, h := p.running(rt)
 	out := rapid.SampledFrom([]messages.Outcome{messages.Outcome_OUTCOME_COMPLETED, messages.Outcome_OUTCOME_REJECTED}).Draw(rt, "outcome")
 	p.commit(h.work.outcome(h.begun, out))
 	p.World.Ack(p.t, h.work.ref)
