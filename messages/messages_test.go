@@ -339,3 +339,38 @@ func TestDue(t *testing.T) {
 		require.True(t, task.Due(messages.FieldNames{Due: "when"}).IsZero())
 	}
 }
+
+func TestWaitsAreReadAsTheyWereWritten(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		text := rapid.StringN(0, 20, 100)
+		want := messages.Wait{
+			Kind:    rapid.SampledFrom([]messages.WaitKind{messages.WaitTimer, messages.WaitFirst, messages.WaitAll, messages.WaitJoin}).Draw(t, "kind"),
+			SinceMS: rapid.Int64Min(0).Draw(t, "since"), Closes: rapid.Bool().Draw(t, "closes"), Need: rapid.IntMin(0).Draw(t, "need"),
+			KeepGoing: rapid.Bool().Draw(t, "keep going"),
+		}
+		for range rapid.IntRange(0, 3).Draw(t, "slots") {
+			want.Slots = append(want.Slots, messages.Slot{Message: text.Draw(t, "message"), Nth: rapid.IntMin(1).Draw(t, "nth")})
+			want.Children = append(want.Children, text.Draw(t, "child"))
+		}
+		got, err := messages.DecodeWait("w", messages.EncodeWait(want))
+		require.NoError(t, err)
+		require.Equal(t, want, got)
+	})
+	for _, damaged := range []string{
+		"x", "4:kind,", messages.PackFields(pairs("since", "x")), messages.PackFields(pairs("slot", "a")), messages.PackFields(pairs("need", "")),
+		messages.PackFields(pairs("other", "1")),
+	} {
+		_, err := messages.DecodeWait("w", damaged)
+		require.ErrorIs(t, err, messages.ErrStep, "%q", damaged)
+	}
+}
+
+func TestReceiptsHaveNames(t *testing.T) {
+	seen := map[string]bool{}
+	for r := messages.NotPending; r <= messages.NoMailbox; r++ {
+		require.NotContains(t, r.String(), "receipt_")
+		require.False(t, seen[r.String()])
+		seen[r.String()] = true
+	}
+	require.Equal(t, "receipt_99", messages.Receipt(99).String())
+}
