@@ -12,6 +12,7 @@ import (
 // fleet is workers under a restart loop: one that ends is replaced at once, as systemd or Kubernetes do.
 type fleet struct {
 	site   *site
+	launch launcher
 	cancel context.CancelFunc
 	all    sync.WaitGroup
 
@@ -24,8 +25,17 @@ type fleet struct {
 // fleet starts n workers. Names that are kept are those of a StatefulSet, fresh ones those of a Deployment.
 func (s *site) fleet(n int, keepNames bool, extra ...string) *fleet {
 	s.t.Helper()
+	return s.fleetOf(n, keepNames, s.launch, extra...)
+}
+
+// launcher starts a worker without waiting for it.
+type launcher func(name, consumer string, extra ...string) (*process, error)
+
+// fleetOf is a fleet of workers that are started in another way.
+func (s *site) fleetOf(n int, keepNames bool, launch launcher, extra ...string) *fleet {
+	s.t.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
-	f := &fleet{site: s, cancel: cancel, current: make([]*process, n)}
+	f := &fleet{site: s, launch: launch, cancel: cancel, current: make([]*process, n)}
 	for i := range n {
 		f.all.Go(func() { f.keep(ctx, i, keepNames, extra) })
 	}
@@ -52,7 +62,7 @@ func (f *fleet) keep(ctx context.Context, place int, keepNames bool, extra []str
 		if keepNames {
 			consumer = fmt.Sprintf("w%d", place+1)
 		}
-		p, err := f.site.launch(name, consumer, extra...)
+		p, err := f.launch(name, consumer, extra...)
 		if err != nil {
 			f.fail(err)
 			return
