@@ -1,6 +1,7 @@
 package actors
 
 import (
+	"errors"
 	"fmt"
 	"time"
 
@@ -11,6 +12,8 @@ import (
 type Budget struct {
 	// Retry holds for failures, and its delays for every class.
 	Retry RetryPolicy
+	// Classes are kinds of failures and timeouts with a budget of their own; the first that matches counts.
+	Classes []RetryClass
 	// Crashes, Deaths and Timeouts are the most of a class that a unit may have; nil means the default: 10 crashes, any
 	// number of deaths, as many timeouts as Retry.Max.
 	Crashes, Deaths, Timeouts *int
@@ -52,21 +55,38 @@ func Decide(v Verdict, l Ledger, b Budget, age time.Duration, jitter float64) Ve
 	case messages.Charge_CHARGE_CRASH:
 		had, most, class = l.Crashes, b.crashes(), "crashes"
 	case messages.Charge_CHARGE_TIMEOUT:
-		had, most, class = l.Timeouts, b.timeouts(), "timeouts"
+		had, most, class = l.Timeouts-l.Classes.charged(v.Charge), b.timeouts(), "timeouts"
 	default:
 		v.Charge = messages.Charge_CHARGE_FAILURE
-		had, most, class = l.Failures, int64(b.Retry.Max), "failures"
+		had, most, class = l.Failures-l.Classes.charged(v.Charge), int64(b.Retry.Max), "failures"
 	}
-	switch elapsed := b.Retry.MaxElapsed; {
+	retry := b.Retry
+	if c := v.class(b); c != nil {
+		had, most, class, retry = l.Classes.of(c.Class), int64(c.Policy.Max), "failures of class "+c.Class, c.Policy
+		v.Classes = l.Classes.with(c.Class, v.Charge)
+	}
+	switch elapsed := retry.MaxElapsed; {
 	case had+1 > most:
 		return spend(v, fmt.Sprintf("%d %s where %d are allowed; the last: %s", had+1, class, most, v.Error))
 	case elapsed > 0 && age >= elapsed:
 		return spend(v, fmt.Sprintf("gave up %v after its first attempt (MaxElapsed %v); the last error: %s", age.Round(time.Second), elapsed, v.Error))
 	}
 	if v.After == 0 {
-		v.After = b.Retry.Delay(clampInt(had+1), jitter)
+		v.After = retry.Delay(clampInt(had+1), jitter)
 	}
 	return v
+}
+
+// class is the class of a verdict's error, nil for none and for crashes.
+func (v Verdict) class(b Budget) *RetryClass {
+	if len(b.Classes) == 0 || v.Charge == messages.Charge_CHARGE_CRASH {
+		return nil
+	}
+	err := v.Err
+	if err == nil {
+		err = errors.New(v.Error) // a plain actor's
+	}
+	return classFor(b.Classes, err)
 }
 
 // Spent says whether a unit must not even be begun again: what its crashes and deaths (booked by Begin) leave of its budget.

@@ -98,7 +98,13 @@ func (e *effect) failed(err error) (out stored, again bool, final error) {
 		return out, false, e.doubt(err.Error())
 	}
 	e.unknown = e.opts.verify != nil && !undone
-	policy := e.opts.retry
+	policy, tries := e.opts.retry, e.tries-e.inClasses()
+	var class *RetryClass
+	if !free {
+		if class = classFor(e.opts.classes, err); class != nil {
+			policy, tries = &class.Policy, int(e.classes.of(class.Class))
+		}
+	}
 	if free && len(e.opts.quotas) > 0 {
 		e.waits++
 		e.refused = err
@@ -127,14 +133,18 @@ func (e *effect) failed(err error) (out stored, again bool, final error) {
 		}
 	} else {
 		e.count()
+		tries++
+		if class != nil {
+			e.classes = e.classes.with(class.Class, messages.Charge_CHARGE_FAILURE)
+		}
 		if retry != nil {
 			delay = retry.after
 		}
 		if delay == 0 {
-			delay = policy.Delay(e.tries, e.act.jitter())
+			delay = policy.Delay(tries, e.act.jitter())
 		}
 	}
-	if elapsed := time.Since(e.first); policy.spent(int64(e.tries), elapsed) {
+	if elapsed := time.Since(e.first); policy.spent(int64(tries), elapsed) {
 		return e.last(err)
 	}
 	if delay < shortDelay {
@@ -211,8 +221,18 @@ func (e *effect) retrying(err error) error {
 	})
 }
 
-// since is the value of a checkpoint without a result: when the first try began, for MaxElapsed.
-func (e *effect) since() []byte { return strconv.AppendInt(nil, e.first.UnixMilli(), 10) }
+// since is the value of a checkpoint without a result: when the first try began, for MaxElapsed, and the tries that belong
+// to classes.
+func (e *effect) since() []byte {
+	b := strconv.AppendInt(nil, e.first.UnixMilli(), 10)
+	if e.classes != "" {
+		b = append(append(b, ' '), e.classes...)
+	}
+	return b
+}
+
+// inClasses is how many of the tries belong to a class of RetryIf.
+func (e *effect) inClasses() int { return int(e.classes.charged(messages.Charge_CHARGE_FAILURE)) }
 
 // doubt parks the unit until a person says what became of the effect.
 func (e *effect) doubt(why string) error {

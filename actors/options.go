@@ -35,6 +35,7 @@ type stepSettings struct {
 	unrepeatable bool
 	verify       *verifier
 	quotas       []Tokens
+	classes      []RetryClass // RetryIf
 }
 
 // verifier is Verify's function with its type erased.

@@ -86,8 +86,10 @@ type StepEvent struct {
 // Verdict is what an activation came to, with all that a commit needs.
 type Verdict struct {
 	// Outcome is OUTCOME_UNSPECIFIED when nothing may be written: another owner has the unit, and Err wraps ErrLeaseLost.
-	Outcome     messages.Outcome
-	Charge      messages.Charge
+	Outcome messages.Outcome
+	Charge  messages.Charge
+	// Classes as in Commit.
+	Classes     ErrorClasses
 	ContentType string
 	Result      []byte
 	// Error is Err's text, cut to 4 KiB.
@@ -110,7 +112,7 @@ type Verdict struct {
 func (v Verdict) Commit(t *messages.Task, fence Fence, entry messages.Ref) Commit {
 	return Commit{
 		TaskID: t.GetTaskId(), Unit: t.GetUnit(), Type: t.GetType(), Fence: fence, Entry: entry,
-		Outcome: v.Outcome, Charge: v.Charge, ContentType: v.ContentType, Result: v.Result, Error: v.Error,
+		Outcome: v.Outcome, Charge: v.Charge, Classes: v.Classes, ContentType: v.ContentType, Result: v.Result, Error: v.Error,
 		After: v.After, Reason: v.Reason, Detail: v.Detail,
 		Waits: v.Waits, Spawns: v.Spawns, Emits: v.Emits, Doubt: v.Doubt,
 	}

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"reflect"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/weir-run/weir/messages"
@@ -61,16 +62,17 @@ type effect struct {
 	opts stepSettings
 	run  func(StepContext) (stored, error)
 
-	tries   int       // charged tries before this one
-	try     int       // tries in this activation, free ones included
-	waits   int       // free tries in this activation
-	first   time.Time // begin of the first try
-	began   time.Time // begin of the last one
-	unknown bool      // an earlier try may have had its effect
-	found   bool      // the result was looked up: this try did not run
-	intent  bool      // the checkpoint is an intent now
-	refused error     // the provider asked for a pause in this activation
-	open    int       // 1 while a try that an earlier activation began is neither settled nor repeated
+	tries   int          // charged tries before this one
+	classes ErrorClasses // of these
+	try     int          // tries in this activation, free ones included
+	waits   int          // free tries in this activation
+	first   time.Time    // begin of the first try
+	began   time.Time    // begin of the last one
+	unknown bool         // an earlier try may have had its effect
+	found   bool         // the result was looked up: this try did not run
+	intent  bool         // the checkpoint is an intent now
+	refused error        // the provider asked for a pause in this activation
+	open    int          // 1 while a try that an earlier activation began is neither settled nor repeated
 }
 
 func (e *effect) configure(t reflect.Type, noFunc bool, opts []StepOption) error {
@@ -154,8 +156,9 @@ func (e *effect) resume(cp messages.Step, found bool) {
 		return
 	}
 	e.tries = cp.Attempts
-	if ms, err := strconv.ParseInt(string(cp.Value), 10, 64); err == nil && ms > 0 {
-		e.first = time.UnixMilli(ms)
+	first, classes, _ := strings.Cut(string(cp.Value), " ")
+	if ms, err := strconv.ParseInt(first, 10, 64); err == nil && ms > 0 {
+		e.first, e.classes = time.UnixMilli(ms), ErrorClasses(classes)
 	}
 	switch {
 	case cp.Status == messages.StepIntent:

@@ -27,6 +27,8 @@ type Ledger struct {
 	Blamed        int64 `json:"blamed"`
 	Interruptions int64 `json:"interruptions"` // free
 	Waits         int64 `json:"waits"`         // free
+	// Classes are those of the failures and timeouts that belong to a class of RetryIf.
+	Classes ErrorClasses `json:"classes,omitempty"`
 }
 
 // Attempt is the number of the attempt that runs now: the charged ones so far, plus one.
@@ -116,7 +118,9 @@ type Commit struct {
 	Entry              messages.Ref
 	Outcome            messages.Outcome
 	// Charge is the class a Retry or a Rejected is booked to; CHARGE_WAIT and CHARGE_INTERRUPTION are free.
-	Charge      messages.Charge
+	Charge messages.Charge
+	// Classes replaces Ledger.Classes where it is not empty; it goes with Charge.
+	Classes     ErrorClasses
 	ContentType string
 	Result      []byte
 	// Error is the text of a Retry or a rejection.

@@ -23,6 +23,7 @@ package messages
 //	created   ms of the first Begin; absent while that is the last one too. Of a SCHEDULED unit: ms at which it was read
 //	updated   ms of the last change of state; absent while that is the first Begin
 //	failures crashes timeouts deaths blamed interruptions waits   the ledger by class; absent for 0
+//	classes   failures and timeouts by class of RetryIf, such as "bad_json=1 overload=3"; absent for none
 //	ran       ms the unit had run when its node died last
 //	wake      number that an inbox entry must carry to continue it
 //	ctype     content type of the result       result   the result

@@ -233,6 +233,6 @@ func (b *beginner) answer() actors.Begun {
 func ledger(u *memstream.Unit) actors.Ledger {
 	return actors.Ledger{
 		Failures: u.Failures, Crashes: u.Crashes, Timeouts: u.Timeouts, Deaths: u.Deaths, Blamed: u.Blamed,
-		Interruptions: u.Interruptions, Waits: u.Waits,
+		Interruptions: u.Interruptions, Waits: u.Waits, Classes: actors.ErrorClasses(u.Classes),
 	}
 }

@@ -134,6 +134,9 @@ func (k *committer) commit() error {
 
 // charge books the attempt to its class.
 func (k *committer) charge() {
+	if k.c.Classes != "" {
+		k.unit.Classes = string(k.c.Classes)
+	}
 	switch u := k.unit; k.c.Charge {
 	case messages.Charge_CHARGE_FAILURE:
 		u.Failures++

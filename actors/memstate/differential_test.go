@@ -442,6 +442,7 @@ func outcome(t *rapid.T) actors.Commit {
 		c.ContentType, c.Result = "text/plain", make([]byte, rapid.SampledFrom([]int{0, 5, 70}).Draw(t, "size"))
 	case messages.Outcome_OUTCOME_RETRY, messages.Outcome_OUTCOME_REJECTED:
 		c.Error, c.Charge = "why", messages.Charge(rapid.IntRange(0, 6).Draw(t, "charge"))
+		c.Classes = rapid.SampledFrom([]actors.ErrorClasses{"", "", "a=1", "a=1 b/timeout=2"}).Draw(t, "classes")
 		c.After = rapid.SampledFrom([]time.Duration{0, 0, time.Hour}).Draw(t, "after")
 		c.Reason, c.Detail = messages.Reason_REASON_REJECTED, rapid.SampledFrom([]string{"", "detail"}).Draw(t, "detail")
 	case messages.Outcome_OUTCOME_PARKED:

@@ -75,6 +75,7 @@ func decodeBegun(reply any) (b actors.Begun, err error) {
 		} {
 			*n = r.int()
 		}
+		b.Ledger.Classes = actors.ErrorClasses(r.string())
 		b.Steps = r.int() != 0
 		b.Trial = r.int() != 0
 		if b.Answer == actors.Condemned {

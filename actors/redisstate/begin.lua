@@ -17,9 +17,10 @@
 --
 -- Returns {answer, …} with the answers of actors.Answer by number:
 --   created alone, in ms                                                     run, under fence 1: the task was not known
---   {1, fence, created, failures, crashes, timeouts, deaths, blamed, interruptions, waits, steps, trial}     run
+--   {1, fence, created, failures, crashes, timeouts, deaths, blamed, interruptions, waits, failures by class of RetryIf,
+--    steps, trial}                                                                                          run
 --   {8, ms}                                                                                               later
---   {9, fence, created, the same nine, reason, detail}                                               condemned
+--   {9, fence, created, the same ten, reason, detail}                                                condemned
 --   {answer}                           anything else; 3 (elsewhere) also where the unit waits for its time from now on
 --
 -- Atomic because the look at the PEL, the owner and the state, the charge for a death and the new fence are one
@@ -146,7 +147,7 @@ end
 local classes = {'failures', 'crashes', 'timeouts', 'deaths', 'blamed', 'interruptions', 'waits'}
 local names = {}
 for i, class in ipairs(classes) do names[i] = u .. class end
-for _, name in ipairs({'ran', 'began', 'created', 'fence_at', 'reason', 'steps'}) do names[#names + 1] = u .. name end
+for _, name in ipairs({'ran', 'began', 'created', 'fence_at', 'reason', 'steps', 'classes'}) do names[#names + 1] = u .. name end
 local l = redis.call('HMGET', task, unpack(names))
 local ledger = {}
 for i, class in ipairs(classes) do ledger[class] = tonumber(l[i] or 0) end
@@ -158,7 +159,7 @@ local life = P .. 'life:' .. me
 local function answer(code, number, since, trial, why, detail)
 	local out = {code, tostring(number), tostring(since)}
 	for _, class in ipairs(classes) do out[#out + 1] = ledger[class] end
-	out[#out + 1], out[#out + 2], out[#out + 3], out[#out + 4] = steps, trial, why, detail
+	for _, v in ipairs({l[14] or '', steps, trial, why, detail}) do out[#out + 1] = v end
 	return out
 end
 

@@ -58,6 +58,9 @@ func (s *State) Commit(ctx context.Context, c actors.Commit) error {
 		}
 		if c.Outcome == messages.Outcome_OUTCOME_RETRY || c.Outcome == messages.Outcome_OUTCOME_REJECTED {
 			class = ledgerFields[c.Charge]
+			if c.Classes != "" {
+				class += " " + string(c.Classes)
+			}
 		}
 		args = append(args, unitPrefix(c.Unit), state, index, c.Type, b.group, class,
 			number(max(0, c.After.Milliseconds())), clip(c.Error), reasonName(c.Reason), clip(c.Detail), number(dead.Milliseconds()))

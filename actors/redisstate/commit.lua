@@ -12,7 +12,7 @@
 -- ARGV[9]   the state to reach: SUCCEEDED, FAILED, RETRYING, WAITING, CANCELLED, PENDING
 -- ARGV[10]  1 to index a SUCCEEDED unit too, else 0
 -- ARGV[11]  type            ARGV[12]  group
--- ARGV[13]  the ledger's class to charge, "" for none
+-- ARGV[13]  the ledger's class to charge, "" for none; behind a space the failures by class of RetryIf, where they change
 -- ARGV[14]  ms until a retry is due
 -- ARGV[15]  error           ARGV[16]  reason        ARGV[17]  detail
 -- ARGV[18]  ms that a dead letter is kept
@@ -77,7 +77,8 @@ local eunit = string.sub(u, 1, -2)
 local eid = string.sub(task, #P + 6)
 local member = eid .. ':' .. eunit
 local kind = escape(ARGV[11] or '')
-local charged, error_text, reason, detail = ARGV[13] or '', ARGV[15] or '', ARGV[16], ARGV[17]
+local charged, classes = string.match(ARGV[13] or '', '^(%S*) ?(.*)$')
+local error_text, reason, detail = ARGV[15] or '', ARGV[16], ARGV[17]
 local waits, doubt = ARGV[19] or '', ARGV[20] or ''
 
 if waits ~= '' and open_all(P, task, eunit, waits, now) and to == 'WAITING' then return 2 end
@@ -89,6 +90,7 @@ end
 if tonumber(h[7] or 0) >= 2 then end_trial(P, ARGV[2], member) end
 
 if charged ~= '' then redis.call('HINCRBY', task, u .. charged, 1) end
+if classes ~= '' then redis.call('HSET', task, u .. 'classes', classes) end
 if error_text ~= '' then put(task, u .. 'error', error_text) end
 
 local flat

@@ -94,7 +94,7 @@ func (s *State) Task(ctx context.Context, id string) (*actors.TaskRecord, error)
 // unitFields are what a UnitRecord shows, without steps.
 var unitFields = []string{
 	"state", "type", "failures", "crashes", "timeouts", "deaths", "blamed", "interruptions", "waits", "created", "began",
-	"updated", "ctype", "result", "error", "reason", "doubt",
+	"updated", "ctype", "result", "error", "reason", "doubt", "classes",
 }
 
 // Unit reads one unit without its steps; see actors.StateDesk.
@@ -214,6 +214,7 @@ func unitRecord(unit string, h map[string]string) *actors.UnitRecord {
 		Created: msTime(h["created"]), Began: msTime(h["began"]), Updated: msTime(h["updated"]),
 		ContentType: h["ctype"], Error: h["error"], Reason: reasonFrom(h["reason"]), Doubt: h["doubt"],
 	}
+	u.Ledger.Classes = actors.ErrorClasses(h["classes"])
 	if u.Created.IsZero() { // not written before the second begin
 		u.Created = u.Began
 	}

@@ -1,6 +1,7 @@
 package statetest
 
 import (
+	"cmp"
 	"fmt"
 	"strings"
 	"testing"
@@ -129,6 +130,28 @@ var commitCases = map[string]func(*testing.T, *rig){
 			r.commit(c)
 			require.Equal(t, want, r.unit(w.task).Ledger)
 		}
+	},
+	"failures by class are kept, and told to the next begin": func(t *testing.T, r *rig) {
+		w := r.deliver(part("a", "u/1"), here)
+		many := actors.ErrorClasses("bad=1 " + strings.Repeat("x", 32) + "=12 " + strings.Repeat("y", 32) + "/timeout=7")
+		for i, classes := range []actors.ErrorClasses{"bad=1", "", many} {
+			c := w.retry(w.run(), 0)
+			c.Classes = classes
+			r.commit(c)
+			r.commit(c) // a lost reply
+			r.World.Promote(t, "a", "u/1")
+			act := w.act
+			w = r.fromInbox(w.task, here)
+			w.act = act + 1
+			want := actors.Ledger{Failures: int64(i + 1), Classes: actors.ErrorClasses(cmp.Or(string(classes), "bad=1"))}
+			require.Equal(t, want, w.run().Ledger)
+			require.Equal(t, want, w.run().Ledger, "the same call again")
+			require.Equal(t, want, r.unit(w.task).Ledger)
+		}
+		c := w.rejected(w.run(), messages.Reason_REASON_BUDGET_SPENT, "enough")
+		c.Charge, c.Classes = messages.Charge_CHARGE_FAILURE, "bad=2"
+		r.commit(c)
+		require.Equal(t, actors.Ledger{Failures: 4, Classes: "bad=2"}, r.record("a").Units[0].Ledger)
 	},
 	"a trimmed entry is retried from its saved copy": func(t *testing.T, r *rig) {
 		w := r.deliver(newTask("a"), here)

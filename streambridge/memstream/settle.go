@@ -88,7 +88,7 @@ func (w *world) renewUnit(t *Task, u *Unit, now int64) {
 	t.Fence++
 	u.Wake++
 	u.Failures, u.Crashes, u.Timeouts, u.Deaths, u.Blamed, u.Interruptions, u.Waits, u.RanMS = 0, 0, 0, 0, 0, 0, 0, 0
-	u.Reason, u.Error, u.Run, u.Doubt, u.WokenAt = 0, "", Run{}, "", 0
+	u.Classes, u.Reason, u.Error, u.Run, u.Doubt, u.WokenAt = "", 0, "", Run{}, "", 0
 	u.Resolved = ""
 	for name, encoded := range u.Steps {
 		step, err := messages.DecodeStep(name, encoded)

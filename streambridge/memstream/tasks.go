@@ -40,6 +40,8 @@ type Unit struct {
 
 	Failures, Crashes, Timeouts, Deaths, Blamed, Interruptions, Waits int64
 
+	Classes string // failures and timeouts by class of RetryIf
+
 	RanMS       int64 // how long it had run when its node died last
 	Wake        uint64
 	WokenAt     uint64 // FenceAt of the run that parked it, once the end of a wait has made it PENDING again

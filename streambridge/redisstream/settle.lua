@@ -37,8 +37,8 @@ if how == 'retry' then
     opened(task)
     redis.call('HINCRBY', task, 'fence', 1)
     wake = redis.call('HINCRBY', task, field(eunit, 'wake'), 1)
-    for _, f in ipairs({'failures', 'crashes', 'timeouts', 'deaths', 'blamed', 'interruptions', 'waits', 'ran', 'reason', 'error', 'run',
-      'woken', 'resolved'}) do
+    for _, f in ipairs({'failures', 'crashes', 'timeouts', 'deaths', 'blamed', 'interruptions', 'waits', 'classes', 'ran', 'reason',
+      'error', 'run', 'woken', 'resolved'}) do
       redis.call('HDEL', task, field(eunit, f))
       redis.call('HDEL', task .. ':long', field(eunit, f))
     end

@@ -246,6 +246,9 @@ func attempts(n int64, l actors.Ledger) string {
 			parts = append(parts, fmt.Sprintf("%s: %d", c.name, c.n))
 		}
 	}
+	if l.Classes != "" {
+		parts = append(parts, "of classes "+strings.ReplaceAll(string(l.Classes), "=", ": "))
+	}
 	s := fmt.Sprint(n)
 	if len(parts) > 0 {
 		s += " (" + strings.Join(parts, "; ") + ")"
