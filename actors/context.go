@@ -194,10 +194,10 @@ func (c *Context) stopped(what string) error {
 	latch, ended := a.latch, a.ended
 	a.mu.Unlock()
 	switch {
-	case ended:
-		return fmt.Errorf("%w: %s after its handler returned", ErrMisuse, what)
 	case latch != nil:
 		return latch
+	case ended:
+		return fmt.Errorf("%w: %s after its handler returned", ErrMisuse, what)
 	}
 	if p := c.parked; p != nil {
 		a.note("%s was called after ErrParked (%s): return that error at once", what, p.why)

@@ -85,7 +85,9 @@ type timeout time.Duration
 // the same; what it returns later is dropped. Such a goroutine cannot be stopped, only counted (stuck_steps).
 //
 // On an agent it bounds one activation: its context ends with ErrTimeout as the cause, every durable call answers with
-// it, and the attempt is charged as a timeout. A handler that ignores its context is not abandoned.
+// it, and the attempt is charged as a timeout. A handler that does not return within a second more is abandoned and counted
+// too: its unit is retried, also on the same node, while it still runs. What it does outside steps is then done twice at a
+// time, so it should heed Context.Context.
 func Timeout(d time.Duration) Option { return timeout(d) }
 
 func (d timeout) valid() error {

@@ -49,8 +49,9 @@ type Job struct {
 	// OnReplay is told of each name that was answered without running: a step by its checkpoint or by Verify, a wait that is
 	// over, a child that was spawned before. It is called as OnStep is. nil is allowed.
 	OnReplay func(name string)
-	// OnStuck is told +1 when an attempt outlives its Timeout and -1 when it comes back after all. nil is allowed.
-	OnStuck func(delta int)
+	// OnStuck is told when an attempt or a handler outlives its Timeout, and when it comes back after all, on any goroutine;
+	// it must not block. nil is allowed.
+	OnStuck func(StuckEvent)
 	// Wait waits out the delays shorter than a second; nil waits on a timer. It returns early when ctx ends.
 	Wait func(ctx context.Context, d time.Duration)
 	// Jitter gives a number from 0 to 1; nil is random.
@@ -118,7 +119,7 @@ func (v Verdict) Commit(t *messages.Task, fence Fence, entry messages.Ref) Commi
 	}
 }
 
-// Activate calls the handler once, on the caller's goroutine, and turns what it did into a verdict under the agent's budget.
+// Activate calls the handler once, on the caller's goroutine (under a Timeout on one of its own), and turns what it did into a verdict under the agent's budget.
 // It writes checkpoints, never the outcome.
 //
 // ctx bounds the activation; its cause says why it ended: ErrLeaseLost, ErrCancelled, ErrDraining (as is any other cause).
@@ -165,9 +166,7 @@ func Prepare(ctx context.Context, job *Job) (*Ready, Verdict) {
 func (r *Ready) Run() Verdict {
 	a := r.act
 	if d := a.job.Agent.set.timeout; d > 0 {
-		var cancel context.CancelFunc
-		a.ctx, cancel = context.WithTimeoutCause(a.ctx, d, &timeoutError{what: "activation", after: d})
-		defer cancel()
+		return r.bounded(d)
 	}
 	c := &Context{act: a}
 	defer a.end()

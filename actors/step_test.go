@@ -354,7 +354,15 @@ func TestTimeoutAbandons(t *testing.T) {
 			}
 			return "second", nil
 		}, actors.Timeout(time.Minute), actors.RetryPolicy{Max: 1, Base: time.Millisecond}))
-		w.job.OnStuck = func(d int) { stuck.Add(int32(d)) }
+		w.job.OnStuck = func(e actors.StuckEvent) {
+			require.Equal(t, "s", e.Step)
+			require.Equal(t, "t-1", e.TaskID)
+			if e.Back {
+				stuck.Add(-1)
+			} else {
+				stuck.Add(1)
+			}
+		}
 		start := time.Now()
 		v := w.activate(t.Context(), `{}`)
 		require.Equal(t, time.Minute, time.Since(start))
@@ -397,6 +405,62 @@ func TestActivationTimeout(t *testing.T) {
 	})
 }
 
+// A handler that ignores its context is abandoned a moment after its time, counted, and refused whatever it does next.
+func TestActivationTimeoutAbandons(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		release := make(chan struct{})
+		var after []error
+		var told []actors.StuckEvent
+		w := newWorld(func(c *actors.Context, _ in) (string, error) {
+			<-release
+			for _, name := range []string{"a", "b"} {
+				_, err := actors.Step(c, name, func(actors.StepContext) (string, error) { return "ran", nil })
+				after = append(after, err)
+			}
+			after = append(after, actors.Sleep(c, "z", time.Hour))
+			panic("at the end of it all")
+		}, actors.Timeout(time.Minute), actors.RetryPolicy{Max: 1, Base: time.Second})
+		w.job.OnStuck = func(e actors.StuckEvent) { told = append(told, e) }
+		start := time.Now()
+		v := w.activate(t.Context(), `{}`)
+		require.Equal(t, time.Minute+time.Second, time.Since(start))
+		require.Equal(t, retry, v.Outcome)
+		require.Equal(t, messages.Charge_CHARGE_TIMEOUT, v.Charge)
+		require.Equal(t, time.Second, v.After)
+		require.ErrorIs(t, v.Err, actors.ErrTimeout)
+		require.Equal(t, []actors.StuckEvent{{TaskID: "t-1", Type: "test", Timeout: time.Minute}}, told)
+		time.Sleep(time.Hour)
+		close(release)
+		synctest.Wait()
+		require.Len(t, after, 3)
+		for _, err := range after {
+			require.ErrorIs(t, err, actors.ErrTimeout)
+		}
+		require.Empty(t, w.store.writes)
+		require.Len(t, told, 2)
+		require.True(t, told[1].Back)
+		require.Equal(t, time.Hour+time.Minute+time.Second, told[1].Ran)
+	})
+}
+
+// One that is told to stop for another reason before its time has the rest of it to return.
+func TestActivationTimeoutAndALostLease(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(func(*actors.Context, in) (string, error) {
+			time.Sleep(time.Hour)
+			return "late", nil
+		}, actors.Timeout(time.Minute))
+		ctx, lose := context.WithCancelCause(t.Context())
+		time.AfterFunc(time.Second, func() { lose(actors.ErrLeaseLost) })
+		start := time.Now()
+		v := w.activate(ctx, `{}`)
+		require.Equal(t, time.Minute+time.Second, time.Since(start))
+		require.ErrorIs(t, v.Err, actors.ErrLeaseLost)
+		require.Zero(t, v.Outcome)
+		time.Sleep(time.Hour) // it comes back
+	})
+}
+
 func TestPanicsCross(t *testing.T) {
 	for name, opts := range map[string][]actors.StepOption{"same goroutine": nil, "with a timeout": {actors.Timeout(time.Minute)}} {
 		t.Run(name, func(t *testing.T) {
@@ -411,6 +475,30 @@ func TestPanicsCross(t *testing.T) {
 			w.activate(t.Context(), `{}`)
 		})
 	}
+}
+
+// A handler under a Timeout has a goroutine of its own: its panic, and its Goexit, end the caller's as they would without.
+func TestPanicOfABoundedHandler(t *testing.T) {
+	w := newWorld(func(*actors.Context, in) (int, error) { panic(errBank) }, actors.Timeout(time.Minute))
+	require.PanicsWithError(t, (&actors.Panic{Value: errBank}).Error(), func() {
+		defer func() {
+			p, ok := recover().(*actors.Panic)
+			require.True(t, ok)
+			require.ErrorIs(t, p, errBank)
+			require.Contains(t, string(p.Stack), "TestPanicOfABoundedHandler", "where it panicked")
+			panic(&actors.Panic{Value: p.Value})
+		}()
+		w.activate(t.Context(), `{}`)
+	})
+	ended := make(chan bool)
+	w = newWorld(func(*actors.Context, in) (int, error) { runtime.Goexit(); return 0, nil }, actors.Timeout(time.Minute))
+	go func() {
+		defer close(ended)
+		w.activate(t.Context(), `{}`)
+		ended <- true
+	}()
+	_, returned := <-ended
+	require.False(t, returned)
 }
 
 func TestGoexitCrosses(t *testing.T) {

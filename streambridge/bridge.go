@@ -126,6 +126,7 @@ func (b *Bridge) assemble(in *intake, agents *actor.PID) {
 		timeout: timeout,
 		guard:   b.guard, stopped: make(chan struct{}),
 		request: TickRequest{MaxDeliveries: cfg.MaxDeliveries, StrayAfter: cfg.strayAfter(), DeadTTL: cfg.keepDead(), Gate: cfg.Gate},
+		stuck:   cfg.Stuck,
 		gate:    &b.gate,
 	}
 	b.board.publish(b.core.window)

@@ -84,6 +84,9 @@ type Config struct {
 	// goroutines; an error that is no *messages.DecodeError, and a panic, count as REASON_UNDECODABLE.
 	Decode func(fields []messages.Pair, from messages.Ref, opts messages.DecodeOptions) (task *messages.Task, wake uint64, err error)
 
+	// Stuck counts the steps and handlers that run on after their timeout, for the status of the group. Default: none.
+	Stuck func() int64
+
 	// Logger gets what an operator should know; never a payload. Default: none.
 	Logger hclog.Logger
 	// Events gets every lifecycle event, from several goroutines and from inside the bridge actor: it may only enqueue.

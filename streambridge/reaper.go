@@ -21,6 +21,7 @@ type reaper struct {
 	upkeep  Upkeep
 	request TickRequest
 	room    func() int
+	stuck   func() int64 // nil for none
 	in      *intake
 	bridge  *actor.PID
 	monitor *monitor
@@ -118,6 +119,9 @@ func (r *reaper) tick(ctx actor.Context) {
 	ctx.Send(r.bridge, sweeping{})
 	request := r.request
 	request.Room = r.room()
+	if r.stuck != nil {
+		request.Stuck = r.stuck()
+	}
 	root, self := ctx.ActorSystem().Root, ctx.Self()
 	life, cancel := context.WithTimeout(context.Background(), r.timeout)
 	r.cancel = cancel

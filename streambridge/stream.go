@@ -109,6 +109,8 @@ type TickRequest struct {
 	StrayAfter time.Duration
 	// Retention of settled entries and dead letters.
 	DeadTTL time.Duration
+	// Stuck is how many steps and handlers run on here after their timeout, for the status.
+	Stuck int64
 	// Gate has the limits of intake; what is not above 0 is none.
 	Gate GateLimits
 }
@@ -233,4 +235,5 @@ type Consumer struct {
 	Pending     int64  `json:"pending"`
 	IdleMS      int64  `json:"idle_ms"`
 	LastTickMS  int64  `json:"last_tick_ms,omitempty"` // ms since its last tick
+	Stuck       int64  `json:"stuck_steps,omitempty"`  // steps and handlers that run on there after their timeout, as of that tick
 }

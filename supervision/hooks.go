@@ -45,7 +45,7 @@ func (r *Runtime) hooks() agentactor.Hooks {
 			r.log.Info("a provider asked for a pause: its quota is closed for the whole group", "quota", bucket, "for", d.Round(time.Millisecond))
 			r.hub.publish(QuotaQuieted{Bucket: bucket, For: d})
 		},
-		Stuck: func(delta int) { r.counts.stuckSteps.Add(int64(delta)) },
+		Stuck: r.stuck,
 	}
 }
 
@@ -66,6 +66,25 @@ func (r *Runtime) count(o messages.Outcome) {
 	case messages.Outcome_OUTCOME_UNSPECIFIED:
 	}
 }
+
+// stuck counts what runs on after its timeout, and tells of it: a goroutine that nobody can stop is for a person to know.
+func (r *Runtime) stuck(e actors.StuckEvent) {
+	said := []any{"task_id", e.TaskID, "unit", e.Unit, "type", e.Type, "step", e.Step, "timeout", e.Timeout}
+	if e.Back {
+		r.log.Info("what ran on after its timeout has come back", append(said, "ran", e.Ran, "stuck", r.counts.stuckSteps.Add(-1))...)
+	} else {
+		r.log.Warn("it runs on after its timeout and was abandoned", append(said, "stuck", r.counts.stuckSteps.Add(1))...)
+	}
+	if r.hub.wanted() {
+		r.hub.publish(StepStuck{e})
+	}
+}
+
+// StepStuck says that an attempt of a step, or a handler, runs on after its timeout, or has come back at last.
+type StepStuck struct{ actors.StuckEvent }
+
+// Name of the event.
+func (StepStuck) Name() string { return "step_stuck" }
 
 // StepRan says that an attempt of a step ran; steps answered from a checkpoint make no event.
 type StepRan struct{ actors.StepEvent }

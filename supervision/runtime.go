@@ -83,7 +83,7 @@ func New(cfg Config) (*Runtime, error) {
 		Lease: cfg.Lease, Beat: cfg.Beat, Tick: cfg.Tick,
 		InFlight: cfg.InFlight, InFlightBytes: cfg.InFlightBytes, MaxPayload: cfg.MaxPayload,
 		MaxDeliveries: cfg.MaxDeliveries, DeadTTL: cfg.Keep.Dead, Gate: cfg.Gate,
-		Logger: r.log, Events: r.hub.publish,
+		Logger: r.log, Events: r.hub.publish, Stuck: r.counts.stuckSteps.Load,
 	})
 	if err != nil {
 		return nil, fmt.Errorf("supervision.Config: %w", err)

@@ -20,7 +20,7 @@ type Stats struct {
 	Began, Completed, Retried, Rejected, Parked, Cancelled, Interrupted, Lost int64
 	// Crashes counts agent actors that died with an assignment in hand.
 	Crashes int64
-	// StuckSteps is how many attempts run on after their timeout, now.
+	// StuckSteps is how many attempts of steps, and handlers, run on after their timeout, now.
 	StuckSteps int64
 	// SchedulesFired counts ticks whose task this node submitted; SchedulesBroken is how many
 	// it has met that it cannot use.

@@ -57,6 +57,6 @@ type Hooks struct {
 	Step func(actors.StepEvent)
 	// Quiet: a provider asked for a pause, and a bucket is closed for everybody. nil is allowed.
 	Quiet func(bucket string, d time.Duration)
-	// Stuck: a step ran on after its timeout (+1), or ended at last (−1).
-	Stuck func(delta int)
+	// Stuck: a step or a handler ran on after its timeout, or has come back at last. nil is allowed.
+	Stuck func(actors.StuckEvent)
 }

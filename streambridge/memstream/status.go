@@ -83,6 +83,9 @@ func (w *world) describe(c *streambridge.Consumer, now int64) streambridge.Consu
 		if l := w.lives[claim.incarnation]; l != nil && l.TickMS > 0 {
 			c.LastTickMS = now - l.TickMS
 		}
+		if l := w.lives[claim.incarnation]; l != nil && c.Live {
+			c.Stuck = l.Stuck
+		}
 	}
 	return *c
 }

@@ -29,6 +29,7 @@ func (s *Stream) Tick(ctx context.Context, req streambridge.TickRequest) (t stre
 		}
 		s.notice(w)
 		s.pulse(w, now, &t)
+		w.life(s.open.node.Incarnation, now).Stuck = req.Stuck
 		s.hear(w, &t)
 		w.trim(now, &t)
 		w.promoteDue(now, &t)

@@ -60,6 +60,7 @@ type claimed struct {
 // Life outlives its node by a day: its last tick, and what it had on trial.
 type Life struct {
 	TickMS       int64
+	Stuck        int64 // steps that ran on after their timeout at that tick
 	Types        []string
 	Trial        string // member of the unit on trial, "" for none
 	TrialUntilMS int64

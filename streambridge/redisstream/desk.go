@@ -74,11 +74,11 @@ func (s *Stream) Status(ctx context.Context) (streambridge.Status, error) {
 	}
 	for _, v := range asSlice(row[9]) {
 		c := asSlice(v)
-		if len(c) != 6 {
+		if len(c) != 7 {
 			continue
 		}
 		consumer := streambridge.Consumer{
-			Name: asString(c[0]), Incarnation: asString(c[1]), Live: asInt(c[2]) == 1, Pending: asInt(c[3]), IdleMS: asInt(c[4]),
+			Name: asString(c[0]), Incarnation: asString(c[1]), Live: asInt(c[2]) == 1, Pending: asInt(c[3]), IdleMS: asInt(c[4]), Stuck: asInt(c[6]),
 		}
 		if tick := asInt(c[5]); tick > 0 {
 			consumer.LastTickMS = max(asInt(row[5])-tick, 0)

@@ -26,7 +26,7 @@
 //	               through saved; hole and pass, of the deletion behind slow entries; share, how many orphans each node
 //	               takes in the turn that began at share_at
 //	consumer:<n>   inc, client (CLIENT ID of its reader), beat; left instead of inc after a release
-//	life:<inc>     tick, consumer, types (netstrings), host, pid; took, the last turn it took orphans in; trial and trial_until are the state store's
+//	life:<inc>     tick, consumer, types (netstrings), host, pid; stuck, how many abandoned steps run on there; took, the last turn it took orphans in; trial and trial_until are the state store's
 //	node:<inc>     the consumer's name
 //
 // # Connections

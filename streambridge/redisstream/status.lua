@@ -2,7 +2,7 @@
 -- KEYS[1] public stream  KEYS[2] inbox
 -- ARGV: P, group
 -- Returns {length, inbox length, lag or -1, pending, id of the oldest pending entry or "", now ms, dead letters, due,
---   states {name, count, …}, consumers {{name, incarnation, live, pending, idle ms, last tick ms or 0}, …},
+--   states {name, count, …}, consumers {{name, incarnation, live, pending, idle ms, last tick ms or 0, stuck}, …},
 --   types {{agent type, entries, id of the oldest one, 1 when a live node runs it}, …}, 1 when the public stream exists,
 --   1 when the group exists on it, what waits to join the stream, gate (gate_read)}.
 -- Atomic so that the numbers belong together. It writes nothing.
@@ -28,8 +28,8 @@ for _, key in ipairs({stream, inbox}) do
       if not seen then
         local inc = redis.call('HGET', P .. 'consumer:' .. escape(c.name), 'inc') or ''
         local live = inc ~= '' and (calm or redis.call('EXISTS', P .. 'node:' .. inc) == 1)
-        local tick = inc ~= '' and redis.call('HGET', P .. 'life:' .. inc, 'tick') or 0
-        seen = {c.name, inc, live and 1 or 0, 0, c.idle, tonumber(tick)}
+        local life = inc ~= '' and redis.call('HMGET', P .. 'life:' .. inc, 'tick', 'stuck') or {}
+        seen = {c.name, inc, live and 1 or 0, 0, c.idle, tonumber(life[1] or 0), live and tonumber(life[2] or 0) or 0}
         at[c.name] = seen
         consumers[#consumers + 1] = seen
       end

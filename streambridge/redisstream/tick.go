@@ -36,7 +36,8 @@ func (s *Stream) Tick(ctx context.Context, req streambridge.TickRequest) (stream
 	reply, err := b.run(ctx, tickScript, b.streams(), b.keys.Prefix, b.names.Group, b.node.Consumer, b.node.Incarnation,
 		b.node.Lease.Milliseconds(), req.Room, stray.Milliseconds(), s.deadTTL.Load(), flag(sweep), quota,
 		s.clientID.Load(), b.types, b.node.Host, b.node.PID, heard,
-		max(0, req.Gate.Age.Milliseconds()), max(0, req.Gate.Pending), max(0, req.Gate.Lag), max(0, req.Gate.Length), max(0, req.Gate.Memory))
+		max(0, req.Gate.Age.Milliseconds()), max(0, req.Gate.Pending), max(0, req.Gate.Lag), max(0, req.Gate.Length), max(0, req.Gate.Memory),
+		req.Stuck)
 	if err != nil {
 		return streambridge.Tick{}, fmt.Errorf("tick of group %q: %w", b.names.Group, err)
 	}

@@ -3,7 +3,8 @@
 -- ARGV: P, group, consumer, incarnation, lease ms, room, stray ms, keep ms, sweep (1 to look for strays), quota (how many
 --   orphans this turn may still take, -1 for its fair share), client id, types (packed), host, pid,
 --   id of the last cancellation that we heard of ("" before the first tick),
---   limits of the gate (gate.lua; 0 for none): age in ms, pending, lag, length, memory
+--   limits of the gate (gate.lua; 0 for none): age in ms, pending, lag, length, memory,
+--   how many abandoned steps still run here
 -- Returns {1} when the consumer name is another's, else {0, epoch, own pending, claimed, strays, buried, promoted, trimmed,
 --   unserved, orphans left, calm, missed, live nodes, more, quota left, drained, names of units that were
 --   cancelled while they ran here and why in turn, id of the last cancellation, joined, gate (gate_read)}; claimed, strays and drained are
@@ -38,7 +39,8 @@ end
 local calm = calm_until > ms
 redis.call('HSET', meta, 'pulse', ms)
 local life = P .. 'life:' .. inc
-redis.call('HSET', life, 'tick', ms, 'consumer', me, 'types', ARGV[12], 'host', ARGV[13], 'pid', ARGV[14])
+redis.call('HSET', life, 'tick', ms, 'consumer', me, 'types', ARGV[12], 'host', ARGV[13], 'pid', ARGV[14],
+  'stuck', ARGV[21])
 redis.call('PEXPIRE', life, day)
 redis.call('ZADD', P .. 'nodes', ms, inc)
 redis.call('ZREMRANGEBYSCORE', P .. 'nodes', '-inf', ms - day)

@@ -1,6 +1,8 @@
 package streamtest
 
 import (
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/stretchr/testify/require"
@@ -156,6 +158,28 @@ var deskTests = []test{
 				require.EqualValues(w, 2, c.Pending)
 				require.Equal(w, a.Node.Incarnation, c.Incarnation)
 			}
+		}
+	}},
+	{"the status says what runs on after its timeout", func(w *world) {
+		a, b := w.open("a"), w.open("b")
+		stuck := func() (at []int64) {
+			st, err := a.Status(w.ctx())
+			require.NoError(w, err)
+			slices.SortFunc(st.Consumers, func(c, d streambridge.Consumer) int { return strings.Compare(c.Name, d.Name) })
+			for _, c := range st.Consumers {
+				at = append(at, c.Stuck)
+			}
+			return at
+		}
+		for _, n := range []int64{3, 1, 0, 2} {
+			_, err := a.Tick(w.ctx(), streambridge.TickRequest{StrayAfter: Lease, DeadTTL: Lease, Stuck: n})
+			require.NoError(w, err)
+			require.Equal(w, []int64{n, 0}, stuck())
+		}
+		w.Kill(a.Node)
+		b.tick(0)
+		for _, n := range stuck() {
+			require.Zero(w, n, "what ran there is gone")
 		}
 	}},
 	{"the status says what waits for an agent type", func(w *world) {

@@ -161,3 +161,29 @@ func (s *site) added() int64 {
 	require.NoError(s.t, err)
 	return info.EntriesAdded
 }
+
+// Retries that wait are held by nobody: the process that failed is gone, and whoever is there when they are due goes on.
+func TestRetriesAreHeldByNoProcess(t *testing.T) {
+	s := newSite(t, time.Second)
+	count := pick(200, 5000)
+	names := ids("f", count)
+	var tasks []task
+	for _, id := range names {
+		tasks = append(tasks, task{ID: id, Type: "fail", Payload: map[string]int{"times": 1, "after_ms": 5000}})
+	}
+	first := s.worker("first")
+	s.submit(tasks...)
+	s.await(waitLong, "all wait for their retry", func() bool { return allAre(s.states(names), "RETRYING") })
+	s.await(waitLong, "nothing is pending", func() bool { return s.pending() == 0 })
+	due, err := s.rdb.ZCard(t.Context(), s.keys(s.group).Due()).Result()
+	require.NoError(t, err)
+	require.EqualValues(t, count, due)
+	require.NoError(t, first.signal(os.Kill))
+	<-first.gone
+	require.NoError(t, s.rdb.ScriptFlush(t.Context()).Err())
+	s.worker("second")
+	took := s.await(waitLong, "all have run again", func() bool { return allAre(s.states(names), "SUCCEEDED") })
+	require.True(t, allAre(s.fields(names, "failures"), "1"))
+	require.True(t, allAre(s.fields(names, "deaths"), ""), "none of them ran when its node died")
+	t.Logf("%d retries outlived their process; the last of them was over %v after the next one was there", count, took.Round(time.Millisecond))
+}

@@ -84,6 +84,9 @@ func (a *app) showStatus(s streambridge.Status) error {
 	row(w, "due", count(s.Due))
 	row(w, "delayed", count(s.Delayed)+" to join the stream")
 	row(w, "dead letters", count(s.Dead))
+	if text := stuck(s.Consumers); text != "" {
+		row(w, "STUCK", text)
+	}
 	if len(s.Unserved) > 0 {
 		row(w, "UNSERVED", unserved(s.Waiting))
 	}
@@ -119,6 +122,25 @@ func (a *app) showStatus(s streambridge.Status) error {
 		row(w, c.Name, live, count(c.Pending), age(time.Duration(c.IdleMS)*time.Millisecond), tick, dash(c.Incarnation))
 	}
 	return w.Flush()
+}
+
+// stuck says where steps run on after their timeout: only an end of the process ends them.
+func stuck(consumers []streambridge.Consumer) string {
+	var at []string
+	total := 0
+	for _, c := range consumers {
+		if c.Stuck > 0 {
+			total += int(c.Stuck)
+			at = append(at, fmt.Sprintf("%s (%s)", oneLine(c.Name, 60), count(c.Stuck)))
+		}
+	}
+	switch total {
+	case 0:
+		return ""
+	case 1:
+		return "1 step runs on after its timeout: " + at[0]
+	}
+	return plural(total, "step") + " run on after their timeout: " + strings.Join(at, ", ")
 }
 
 // unserved says what waits for types that no live node runs.

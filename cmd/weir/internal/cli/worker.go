@@ -225,6 +225,8 @@ type stoppedLine struct {
 	Interrupted int64  `json:"interrupted"`
 	Crashes     int64  `json:"crashes"`
 	Lost        int64  `json:"lost"`
+	// Stuck steps ran on after their timeout to the last.
+	Stuck int64 `json:"stuck_steps,omitempty"`
 }
 
 func (a *app) runWorker(ctx context.Context, rt *supervision.Runtime, health string) error {
@@ -252,7 +254,7 @@ func (a *app) runWorker(ctx context.Context, rt *supervision.Runtime, health str
 	said := a.say(fmt.Sprintf("stopped: %d succeeded, %d retried, %d failed, %d interrupted, %d crashes",
 		s.Completed, s.Retried, s.Rejected, s.Interrupted, s.Crashes), stoppedLine{
 		Event: "stopped", Began: s.Began, Succeeded: s.Completed, Retried: s.Retried, Failed: s.Rejected,
-		Interrupted: s.Interrupted, Crashes: s.Crashes, Lost: s.Lost,
+		Interrupted: s.Interrupted, Crashes: s.Crashes, Lost: s.Lost, Stuck: s.StuckSteps,
 	})
 	return errors.Join(err, said)
 }
