@@ -149,7 +149,7 @@ func BenchmarkSubmit(b *testing.B) {
 	b.ReportMetric(float64(b.N)/b.Elapsed().Seconds(), "tasks/s")
 }
 
-// BenchmarkRawScripts is the same two scripts in plain pipelines of 128, without a State: what group commit can reach.
+// BenchmarkRawScripts is the same two scripts in plain pipelines of 128, a call a run, without a State.
 func BenchmarkRawScripts(b *testing.B) {
 	srv := redistest.Start(b)
 	w := newWorld(b, srv.Client())
@@ -172,10 +172,10 @@ func BenchmarkRawScripts(b *testing.B) {
 						keys := []string{w.keys.Task(r.Task.GetTaskId()), r.Entry.Stream}
 						me := run(r.Incarnation, r.Activation)
 						if sc == begin {
-							pipe.EvalSha(ctx, sc.sha, append(keys, w.keys.Node(r.Incarnation)), w.keys.Prefix, w.names.Group, r.Entry.ID,
+							pipe.EvalSha(ctx, sc.sha, append(keys, w.keys.Node(r.Incarnation)), 1, 8, w.keys.Prefix, w.names.Group, r.Entry.ID,
 								"c", r.Incarnation, me, messages.WorkHash("noop", r.Task.GetPayload()), "noop")
 						} else {
-							pipe.EvalSha(ctx, sc.sha, keys, w.keys.Prefix, me, "1", r.Entry.ID, "604800000", "", "")
+							pipe.EvalSha(ctx, sc.sha, keys, 1, 7, w.keys.Prefix, me, "1", r.Entry.ID, "604800000", "", "")
 						}
 					}
 					if _, err := pipe.Exec(ctx); err != nil {
